@@ -1,0 +1,34 @@
+//! Graph IR of Permalloy: dtypes, symbolic dims, tensor types and SSA nodes.
+//!
+//! The crate defines what a graph *is*; it knows no operator's meaning beyond the type rules of the prims, runs nothing
+//! and depends on nothing. A graph's text form is the interchange format between Python and Rust and between a bug
+//! report and a test.
+//!
+//! ```
+//! use permalloy_ir::{Builder, DType, Dim, Graph, GraphKind, Output, PrimOp, Role, TensorType};
+//!
+//! let mut g = Graph::new("example", GraphKind::Inference);
+//! let x = g.add_input("x", TensorType::new(DType::F32, vec![Dim::sym("s0"), Dim::from(8)]), Role::Primal);
+//! let mut b = Builder::new(&mut g);
+//! let e = b.unary(PrimOp::Exp, x);
+//! let total = b.sum(e, &[-1], false);
+//! g.outputs.push(Output::Value(total));
+//! assert_eq!(g.shape(total), [Dim::sym("s0")]);
+//! ```
+
+mod builder;
+mod dim;
+mod dtype;
+mod graph;
+mod infer;
+mod prim;
+
+pub use builder::Builder;
+pub use dim::{Atom, Dim, EvalError, Poly, Symbol, SymbolValues};
+pub use dtype::{DType, Device};
+pub use graph::{
+    Arg, Def, Graph, GraphKind, Input, Node, NodeId, Op, Output, Role, SymbolInfo, TensorType, Value, ValueId,
+    contiguous_strides,
+};
+pub use infer::{infer, shape as shape_text};
+pub use prim::{PrimKind, PrimOp};
