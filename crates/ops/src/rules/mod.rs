@@ -1,0 +1,12 @@
+//! Decomposition rules, one file a topic; each rule stands under its equation.
+//!
+//! Rules for writing rules: emit prims only (or simpler operators named in the policy as native); say `Decline` for what is
+//! not covered instead of guessing; never make the graph larger when the operator is already a prim; keep dtype promotion
+//! PyTorch's; compute 16-bit floats in f32 where eager does and cast back at the end.
+
+pub mod activation;
+
+use crate::decl::OpDecl;
+
+/// Every topic with its declarations.
+pub const TOPICS: &[(&str, &[OpDecl])] = &[("activation", activation::DECLS)];
