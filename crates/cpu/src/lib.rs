@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The tile engine: runs fused kernels on the CPU with no compile step.
+pub mod isa;
+pub mod math;

@@ -1,0 +1,1 @@
+//! Vector math: branch-free scalar functions that LLVM vectorises; within 2 ulp of correctly rounded.
