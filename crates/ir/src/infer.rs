@@ -189,15 +189,14 @@ impl Rule<'_> {
             PrimOp::Reshape => {
                 ty.shape = self.dims("shape")?;
                 let (from, to) = (x.numel(), ty.numel());
-                if let (Some(a), Some(b)) = (from.as_const(), to.as_const()) {
-                    if a != b {
+                if let (Some(a), Some(b)) = (from.as_const(), to.as_const())
+                    && a != b {
                         return Err(format!(
                             "{op}: {} has {a} elements, {} has {b}",
                             shape(&x.shape),
                             shape(&ty.shape)
                         ));
                     }
-                }
             }
             PrimOp::Permute => {
                 let perm = self.ints("perm")?;
@@ -226,11 +225,10 @@ impl Rule<'_> {
                 let Some(step) = step.as_const().filter(|s| *s >= 1) else {
                     return Err(format!("{op}: step must be a positive constant"));
                 };
-                if let (Some(s), Some(e)) = (start.as_const(), end.as_const()) {
-                    if s < 0 || s > e || x.shape[d].as_const().is_some_and(|n| e > n) {
+                if let (Some(s), Some(e)) = (start.as_const(), end.as_const())
+                    && (s < 0 || s > e || x.shape[d].as_const().is_some_and(|n| e > n)) {
                         return Err(format!("{op}: {s}..{e} does not lie in 0..{}", x.shape[d]));
                     }
-                }
                 ty.shape[d] = (&(&end - &start) + &Dim::from(step - 1)).floor_div(&Dim::from(step));
             }
             PrimOp::Flip => {
