@@ -119,7 +119,7 @@ impl Domain {
                 }
                 let (mut need, mut at) = (part.size.clone(), part.stride.clone());
                 while !need.is_const(1) {
-                    let i = free.iter().position(|(_, s)| *s == at)?;
+                    let i = self.axis_at(&mut free, &at)?;
                     let (a, _) = free[i];
                     let size = self.size(a).clone();
                     if let Some(rest) = need.div_exact(&size) {
@@ -142,6 +142,23 @@ impl Domain {
             dims.push(if repeated { DimAxes::Repeated } else { DimAxes::Axes(axes) });
         }
         free.is_empty().then_some(dims)
+    }
+
+    /// Position of the axis whose stride is `at`, made by splitting one if the stride falls inside of it.
+    fn axis_at(&mut self, free: &mut Vec<(AxisId, Dim)>, at: &Dim) -> Option<usize> {
+        if let Some(i) = free.iter().position(|(_, s)| s == at) {
+            return Some(i);
+        }
+        let (i, inner) = free.iter().enumerate().find_map(|(i, (a, s))| {
+            let inner = at.div_exact(s)?;
+            self.size(*a).div_exact(&inner)?;
+            Some((i, inner))
+        })?;
+        let (a, stride) = free[i].clone();
+        let (outer, rest) = self.split(a, &inner)?;
+        free[i] = (rest, stride);
+        free.push((outer, at.clone()));
+        Some(free.len() - 1)
     }
 
     /// Cuts the row-major run of `axes` into dims of the given sizes, splitting axes where a boundary falls inside.

@@ -926,9 +926,10 @@ impl<'g> Lowering<'g> {
             readers.push(unit);
         }
         if let Some(Unit::Group(g)) = self.bodies.get_mut(unit)
-            && !g.reads.contains(&base) {
-                g.reads.push(base);
-            }
+            && !g.reads.contains(&base)
+        {
+            g.reads.push(base);
+        }
         Some(buffer)
     }
 
@@ -1081,10 +1082,11 @@ impl<'g> Lowering<'g> {
                 let backward = self.graph.kind == GraphKind::Backward;
                 let as_is = self.memory_view(x, &info.view).and_then(|m| m.as_strided().map(|(_, s)| (m.offset, s)));
                 if let (BufferKind::Input(_), Some((offset, strides))) = (kind, as_is.clone())
-                    && (identity || !backward) {
-                        let strides = natural_strides(&ty.shape, strides);
-                        return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
-                    }
+                    && (identity || !backward)
+                {
+                    let strides = natural_strides(&ty.shape, strides);
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
+                }
                 if kind == BufferKind::Native && identity && !taken.contains(&buffer) {
                     taken.push(buffer);
                     let strides = self.buffers[buffer.0 as usize].strides.clone();

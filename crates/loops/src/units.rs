@@ -29,7 +29,6 @@ impl Units {
         self.deps.len()
     }
 
-
     /// Whether `u` waits for `on`, directly or not. May say yes without knowing when the search grows long.
     pub fn depends(&self, u: UnitId, on: UnitId) -> bool {
         let mut stack = vec![u];
