@@ -26,6 +26,7 @@ mod nearest;
 mod parse;
 mod prim;
 mod text;
+mod verify;
 
 pub use builder::Builder;
 pub use cursor::ParseError;
@@ -39,3 +40,4 @@ pub use infer::{infer, shape as shape_text};
 pub use nearest::{did_you_mean, nearest};
 pub use prim::{PrimKind, PrimOp};
 pub use text::{float_text, quote};
+pub use verify::{VerifyError, verify};
