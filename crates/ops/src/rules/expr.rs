@@ -87,10 +87,6 @@ impl<'f, 'g> Expr<'f, 'g> {
         self.formula.builder().dtype(self.id)
     }
 
-    pub fn rank(self) -> usize {
-        self.formula.builder().rank(self.id)
-    }
-
     fn emit(self, f: impl FnOnce(&mut Builder<'g>) -> ValueId) -> Expr<'f, 'g> {
         let id = f(&mut self.formula.builder());
         Expr { formula: self.formula, id }

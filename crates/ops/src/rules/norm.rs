@@ -210,7 +210,6 @@ fn group_norm_backward(c: &mut Call<'_, '_>) -> RuleResult {
 /// Which statistics a batch norm uses, and where its arguments stand.
 struct BatchNorm {
     x: ValueId,
-    dtype: DType,
     shape: Vec<Dim>,
     w: Option<ValueId>,
     b: Option<ValueId>,
@@ -235,7 +234,7 @@ impl BatchNorm {
         } else {
             None
         };
-        Ok(BatchNorm { x, dtype, shape, w, b, running, eps: c.f64(eps, "eps", 1e-5)? })
+        Ok(BatchNorm { x, shape, w, b, running, eps: c.f64(eps, "eps", 1e-5)? })
     }
 
     /// Every dim but the channels.
