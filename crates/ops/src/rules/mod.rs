@@ -5,8 +5,23 @@
 //! PyTorch's; compute 16-bit floats in f32 where eager does and cast back at the end.
 
 pub mod activation;
+pub mod compare;
+pub mod convert;
+mod expr;
+pub mod loss;
+pub mod norm;
+pub mod pointwise;
+pub mod softmax;
 
 use crate::decl::OpDecl;
 
 /// Every topic with its declarations.
-pub const TOPICS: &[(&str, &[OpDecl])] = &[("activation", activation::DECLS)];
+pub const TOPICS: &[(&str, &[OpDecl])] = &[
+    ("pointwise", pointwise::DECLS),
+    ("compare", compare::DECLS),
+    ("convert", convert::DECLS),
+    ("activation", activation::DECLS),
+    ("norm", norm::DECLS),
+    ("softmax", softmax::DECLS),
+    ("loss", loss::DECLS),
+];
