@@ -5,8 +5,21 @@
 //! PyTorch's; compute 16-bit floats in f32 where eager does and cast back at the end.
 
 pub mod activation;
+pub mod creation;
+mod emit;
+pub mod index;
+pub mod reduction;
+pub mod slice;
+pub mod view;
 
 use crate::decl::OpDecl;
 
 /// Every topic with its declarations.
-pub const TOPICS: &[(&str, &[OpDecl])] = &[("activation", activation::DECLS)];
+pub const TOPICS: &[(&str, &[OpDecl])] = &[
+    ("activation", activation::DECLS),
+    ("creation", creation::DECLS),
+    ("index", index::DECLS),
+    ("reduction", reduction::DECLS),
+    ("slice", slice::DECLS),
+    ("view", view::DECLS),
+];
