@@ -12,6 +12,12 @@ pub mod loss;
 pub mod norm;
 pub mod pointwise;
 pub mod softmax;
+pub mod creation;
+mod emit;
+pub mod index;
+pub mod reduction;
+pub mod slice;
+pub mod view;
 
 use crate::decl::OpDecl;
 
@@ -24,4 +30,9 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("norm", norm::DECLS),
     ("softmax", softmax::DECLS),
     ("loss", loss::DECLS),
+    ("creation", creation::DECLS),
+    ("index", index::DECLS),
+    ("reduction", reduction::DECLS),
+    ("slice", slice::DECLS),
+    ("view", view::DECLS),
 ];
