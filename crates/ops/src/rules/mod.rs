@@ -7,16 +7,16 @@
 pub mod activation;
 pub mod compare;
 pub mod convert;
+pub mod creation;
+mod emit;
 mod expr;
+pub mod index;
 pub mod loss;
 pub mod norm;
 pub mod pointwise;
-pub mod softmax;
-pub mod creation;
-mod emit;
-pub mod index;
 pub mod reduction;
 pub mod slice;
+pub mod softmax;
 pub mod view;
 
 use crate::decl::OpDecl;
