@@ -22,12 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LINK = "installed-torch.pth"
+OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
 
 
 def create() -> None:
-    if sys.version_info < (3, 10):
-        fail(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; name another: make PYTHON=/path/to/python")
+    if not sys.version_info >= OLDEST_PYTHON:
+        fail(
+            f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; name another: make PYTHON=/path/to/python"
+        )
     if VENV.exists():
         say(f"removing the old {VENV.name}")
         shutil.rmtree(VENV)
@@ -47,11 +50,24 @@ def install() -> None:
         old.unlink()
     say("building the wheel (release mode; the first time takes minutes, later only what changed)")
     started = time.monotonic()
-    run([str(VENV / "bin" / "maturin"), "build", "--release", "--quiet", "--out", str(wheels), "--interpreter", str(PYTHON)])
+    run(
+        [
+            str(VENV / "bin" / "maturin"),
+            "build",
+            "--release",
+            "--quiet",
+            "--out",
+            str(wheels),
+            "--interpreter",
+            str(PYTHON),
+        ]
+    )
     built = sorted(wheels.glob("permalloy-*.whl"))
     if len(built) != 1:
         fail(f"maturin should have left one wheel in {wheels.relative_to(ROOT)}, found {[w.name for w in built]}")
-    say(f"installing {built[0].name} ({built[0].stat().st_size / 2**20:.1f} MB, built in {time.monotonic() - started:.0f} s)")
+    say(
+        f"installing {built[0].name} ({built[0].stat().st_size / 2**20:.1f} MB, built in {time.monotonic() - started:.0f} s)"
+    )
     pip("--force-reinstall", "--no-deps", str(built[0]))
 
 
@@ -84,7 +100,10 @@ def link_installed_packages() -> None:
     folders = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     folders.update(dict.fromkeys(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))))
     target = subprocess.run(
-        [str(PYTHON), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True
+        [str(PYTHON), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     Path(target.stdout.strip(), LINK).write_text("\n".join(folders) + "\n")
     say(f"{VENV.name} uses the packages of {sys.executable}")
