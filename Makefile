@@ -1,0 +1,144 @@
+# The commands of this repository; `make` alone lists them.
+#
+# Everything runs in .venv, which `make setup` creates and every other target brings up to date first. Name the Python to
+# start from with PYTHON=/path/to/python; otherwise it is the first on PATH that has torch >= 2.11, or else the first that
+# is 3.10 or newer.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(CURDIR)/$(VENV)/bin/python
+# The binding crate is built for, and its tests run in, this environment's Python.
+export PYO3_PYTHON := $(PY)
+
+ENV_STAMP := $(VENV)/created
+WHEEL_STAMP := $(VENV)/installed
+WHEEL_SOURCES := $(wildcard Cargo.toml Cargo.lock pyproject.toml) \
+	$(shell find crates python -type f -not -path '*/tests/*' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- environment ---
+
+.PHONY: setup
+setup: $(WHEEL_STAMP) ## create .venv (PyTorch included unless it is installed), build the wheel, install it
+	@echo "setup: ready: $(VENV)/bin/python has permalloy"
+
+# Another PYTHON than the one the environment was made from means another environment.
+ifdef PYTHON
+ifneq ($(PYTHON),$(file <$(ENV_STAMP)))
+.PHONY: $(ENV_STAMP)
+endif
+endif
+
+$(ENV_STAMP): tools/requirements.txt tools/requirements-torch.txt tools/environment.py
+	@python="$(PYTHON)"; python="$${python:-$$(tools/find_python)}"; \
+	"$$python" tools/environment.py create; \
+	printf '%s\n' "$$python" > $@
+
+$(WHEEL_STAMP): $(ENV_STAMP) $(WHEEL_SOURCES)
+	@$(PY) tools/environment.py install
+	@touch $@
+
+# --- what it does ---
+
+.PHONY: demo
+demo: $(WHEEL_STAMP) ## train a small GPT eagerly and compiled, side by side, in about three minutes
+	@$(PY) demo/main.py $(DEMO)
+
+# --- checks ---
+
+.PHONY: test
+test: test-rust test-python ## all tests
+
+.PHONY: test-rust
+test-rust: $(ENV_STAMP) ## the Rust tests of all crates, doc examples included
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		echo "test: Rust tests of all crates (cargo nextest)"; \
+		cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level slow; \
+		echo "test: examples in the Rust documentation"; \
+		cargo test --workspace --doc --quiet; \
+	else \
+		echo "test: Rust tests of all crates (cargo test)"; \
+		cargo test --workspace --no-fail-fast --quiet; \
+	fi
+
+.PHONY: test-python
+test-python: $(WHEEL_STAMP) ## the Python tests
+	@echo "test: Python tests"
+	@$(PY) -m pytest tests/python -q --durations=5 $(PYTEST)
+
+.PHONY: lint
+lint: $(ENV_STAMP) ## formatting and lints of Rust, Python and shell; changes nothing
+	@echo "lint: rustfmt"
+	@cargo fmt --all --check
+	@echo "lint: clippy"
+	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@echo "lint: ruff"
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --check --quiet . || { $(VENV)/bin/ruff format --check . ; exit 1; }
+	@echo "lint: shell scripts parse"
+	@bash -n .ci/run && sh -n tools/find_python
+	@echo "lint: clean"
+
+.PHONY: format
+format: $(ENV_STAMP) ## format Rust and Python in place
+	@cargo fmt --all
+	@$(VENV)/bin/ruff check --quiet --fix .
+	@$(VENV)/bin/ruff format .
+
+# Memory safety of the crates that hold `unsafe`. Miri would be first choice, but it is a nightly-only component and cannot
+# run the vector intrinsics or call into libtorch. So two tools that complement each other:
+# * valgrind on the ordinary test binaries: heap, uninitialised reads, system libraries. Its virtual processor has no
+#   AVX-512, so detection falls back to AVX2; a second run takes the portable path.
+# * AddressSanitizer on the same tests: catches overruns of stack and globals as well and runs the AVX-512 code.
+#   It is an unstable flag of a compiler that has it built in, hence RUSTC_BOOTSTRAP.
+# Proptest runs few cases here: each instruction is some fifty times slower.
+MEMCHECK_CRATES := -p permalloy-cpu -p permalloy-runtime
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+RUNNER := CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUNNER
+VALGRIND := valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite
+
+.PHONY: memcheck
+memcheck: memcheck-valgrind memcheck-asan ## the Rust tests of cpu and runtime under valgrind and AddressSanitizer
+
+.PHONY: memcheck-valgrind
+memcheck-valgrind:
+	@command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed (apt-get install valgrind)"; exit 1; }
+	@for isa in avx2 portable; do \
+		echo "memcheck: valgrind, PERMALLOY_ISA=$$isa"; \
+		env $(RUNNER)="$(VALGRIND)" PERMALLOY_ISA=$$isa PROPTEST_CASES=8 \
+			cargo test $(MEMCHECK_CRATES) --lib --tests --quiet -- --test-threads=1; \
+	done
+
+.PHONY: memcheck-asan
+memcheck-asan:
+	@echo "memcheck: AddressSanitizer, every instruction set this processor has"
+	@env RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=64 CARGO_TARGET_DIR=target/asan \
+		cargo test $(MEMCHECK_CRATES) --lib --tests --quiet --target $(HOST)
+
+# --- figures ---
+
+.PHONY: bench
+bench: $(WHEEL_STAMP) ## fused kernels against eager and Inductor, in one process
+	@echo "bench: fused kernels; sizes and backends: make bench BENCH='--sizes 1,16 --backends eager,permalloy'"
+	@$(PY) bench/kernels.py $(BENCH)
+
+.PHONY: bench-steps
+bench-steps: $(WHEEL_STAMP) ## training steps of six models, each backend in its own process
+	@$(PY) bench/train_step.py $(BENCH)
+
+.PHONY: bench-compile
+bench-compile: $(WHEEL_STAMP) ## our own share of compile time on graphs of 10,000 and 20,000 nodes
+	@$(PY) bench/compile_time.py $(BENCH)
+
+.PHONY: clean
+clean: ## remove build outputs and the environment
+	@echo "clean: removing target and $(VENV)"
+	@rm -rf target $(VENV)
