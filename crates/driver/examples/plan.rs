@@ -12,7 +12,12 @@ fn main() {
                 Ok(c) => {
                     show(&c.forward);
                     show(&c.backward);
-                    println!("saved {} values, {:.1} MB, ints {:?}", c.cut.saved.len(), c.cut.saved_bytes as f64 / 1e6, c.cut.saved_ints);
+                    println!(
+                        "saved {} values, {:.1} MB, ints {:?}",
+                        c.cut.saved.len(),
+                        c.cut.saved_bytes as f64 / 1e6,
+                        c.cut.saved_ints
+                    );
                     for r in &c.records {
                         if matches!(r.route, permalloy_passes::RouteTaken::Native) {
                             println!("  native {} {} {}", r.op, r.reason.name(), r.detail);
@@ -38,8 +43,18 @@ fn show(p: &Program) {
             Step::Kernel(k) => {
                 let fused: Vec<&str> = k.fused.iter().map(|f| &*f.op).collect();
                 let axes: Vec<String> = k.axes.iter().map(|a| format!("{}{:?}", a.size, a.role)).collect();
-                println!("  {} [{}] ops {} reads {} writes {} <{}>", k.name, axes.join(" "), k.ops.len(), k.reads().len(), k.writes().len(), fused.len());
-                if full { println!("{k}"); }
+                println!(
+                    "  {} [{}] ops {} reads {} writes {} <{}>",
+                    k.name,
+                    axes.join(" "),
+                    k.ops.len(),
+                    k.reads().len(),
+                    k.writes().len(),
+                    fused.len()
+                );
+                if full {
+                    println!("{k}");
+                }
             }
             Step::Scatter(s) => println!("  {} {:?}", s.name, s.axes),
             Step::Native(n) => println!("  native {}", n.op),

@@ -34,7 +34,10 @@ pub enum Error {
     /// The options name something that does not exist.
     Options(String),
     /// A graph broke a rule; `stage` is the pass that made it (`input` for the caller's own).
-    Verify { stage: &'static str, message: String },
+    Verify {
+        stage: &'static str,
+        message: String,
+    },
     Partition(PartitionError),
     Lower(LowerError),
 }

@@ -14,6 +14,8 @@ pub struct Units {
     level: Vec<u32>,
     /// Position in the graph of the unit's first node; keeps the order near the graph's own.
     first: Vec<u32>,
+    /// Set once a unit has become part of another.
+    merged: Vec<Option<UnitId>>,
 }
 
 impl Units {
@@ -22,6 +24,7 @@ impl Units {
         self.users.push(Vec::new());
         self.level.push(0);
         self.first.push(first);
+        self.merged.push(None);
         self.deps.len() - 1
     }
 
@@ -29,8 +32,40 @@ impl Units {
         self.deps.len()
     }
 
+    /// What a unit waits for.
+    pub fn deps(&self, u: UnitId) -> &[UnitId] {
+        &self.deps[u]
+    }
+
+    pub fn level(&self, u: UnitId) -> u32 {
+        self.level[u]
+    }
+
+    /// The unit that does this one's work now.
+    pub fn find(&self, mut u: UnitId) -> UnitId {
+        while let Some(into) = self.merged[u] {
+            u = into;
+        }
+        u
+    }
+
+    /// Makes `src` part of `into`; the caller has made sure that nothing stands between them.
+    pub fn merge(&mut self, into: UnitId, src: UnitId) {
+        self.merged[src] = Some(into);
+        for d in std::mem::take(&mut self.deps[src]) {
+            self.users[d].retain(|x| *x != src);
+            self.add_dep(into, d);
+        }
+        for u in std::mem::take(&mut self.users[src]) {
+            self.deps[u].retain(|x| *x != src);
+            self.add_dep(u, into);
+        }
+        self.first[into] = self.first[into].min(self.first[src]);
+    }
+
     /// Whether `u` waits for `on`, directly or not. May say yes without knowing when the search grows long.
     pub fn depends(&self, u: UnitId, on: UnitId) -> bool {
+        let (u, on) = (self.find(u), self.find(on));
         let mut stack = vec![u];
         let mut seen = vec![u];
         while let Some(x) = stack.pop() {
@@ -52,6 +87,7 @@ impl Units {
 
     /// Makes `u` wait for `on`; the caller has made sure that `on` does not depend on `u`.
     pub fn add_dep(&mut self, u: UnitId, on: UnitId) {
+        let (u, on) = (self.find(u), self.find(on));
         if u == on || self.deps[u].contains(&on) {
             return;
         }

@@ -28,16 +28,34 @@ impl Network {
         self.edges.push(Edge { to: from, capacity: 0 });
     }
 
-    /// Saturates the network and says which nodes remain reachable from `source`: the source side of a minimum cut.
+    /// Saturates the network and says which nodes can no longer reach `sink`: the source side of the minimum cut that
+    /// lies nearest to the sink.
     pub fn min_cut(&mut self, source: usize, sink: usize) -> Vec<bool> {
         loop {
             let level = self.levels(source);
             if level[sink] == usize::MAX {
-                return level.iter().map(|l| *l != usize::MAX).collect();
+                return self.cannot_reach(sink);
             }
             let mut next = vec![0; self.adjacent.len()];
             while self.augment(source, sink, &level, &mut next) {}
         }
+    }
+
+    fn cannot_reach(&self, sink: usize) -> Vec<bool> {
+        let mut cannot = vec![true; self.adjacent.len()];
+        cannot[sink] = false;
+        let mut stack = vec![sink];
+        while let Some(n) = stack.pop() {
+            for e in &self.adjacent[n] {
+                // The pair of an edge out of `n` is an edge into it.
+                let (from, capacity) = (self.edges[*e].to, self.edges[*e ^ 1].capacity);
+                if capacity > 0 && cannot[from] {
+                    cannot[from] = false;
+                    stack.push(from);
+                }
+            }
+        }
+        cannot
     }
 
     fn levels(&self, source: usize) -> Vec<usize> {
@@ -110,6 +128,6 @@ mod tests {
         for (a, b) in [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)] {
             n.add_edge(a, b, 1);
         }
-        assert_eq!(n.min_cut(0, 3), [true, false, false, false]);
+        assert_eq!(n.min_cut(0, 3), [true, true, true, false]);
     }
 }
