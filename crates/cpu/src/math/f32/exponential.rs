@@ -3,34 +3,33 @@
 use super::{LN2_HIGH, LN2_LOW, horner, trunc, wide};
 use crate::isa::Isa;
 
-/// 1.5·2^23: adding it rounds to an integer, which then stands in the low bits.
+/// 1.5·2^23: adding it rounds to an integer n, which then stands in the low bits. With 127 more, those bits are the
+/// biased exponent of 2^n, for -127 < n < 128.
 const ROUND: f32 = 12_582_912.0;
+const ROUND_NORMAL: f32 = ROUND + 127.0;
+/// For n of any size a result can have: the bits are those of two exponents.
+const ROUND_WIDE: f32 = ROUND + 254.0;
 
-/// The nearest integer to `t`, as a float and an integer, for |t| < 2^22.
+/// 2^n, from the bits of n + ROUND_NORMAL.
 #[inline(always)]
-fn nearest(t_plus_round: f32) -> (f32, i32) {
-    (t_plus_round - ROUND, t_plus_round.to_bits().wrapping_sub(ROUND.to_bits()) as i32)
+fn power_of_two(shifted: u32) -> f32 {
+    f32::from_bits(shifted << 23)
 }
 
-/// 2^n for -127 < n < 128.
+/// y·2^n in one rounding, for results that may be denormal or overflow, from the bits of n + ROUND_WIDE.
 #[inline(always)]
-fn power_of_two(n: i32) -> f32 {
-    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+fn scale(y: f32, shifted: u32) -> f32 {
+    let half = shifted >> 1;
+    y * power_of_two(half) * power_of_two(shifted.wrapping_sub(half))
 }
 
-/// y·2^n in one rounding, for results that may be denormal or overflow.
+/// x = n·ln 2 + r, |r| <= ln(2)/2: r and the bits of n + `round`.
 #[inline(always)]
-fn scale(y: f32, n: i32) -> f32 {
-    let half = n >> 1;
-    y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
-}
-
-/// x = n·ln 2 + r, |r| <= ln(2)/2.
-#[inline(always)]
-fn reduce<I: Isa>(x: f32) -> (f32, i32) {
-    let (n, integer) = nearest(I::fma(x, std::f32::consts::LOG2_E, ROUND));
+fn reduce<I: Isa>(x: f32, round: f32) -> (f32, u32) {
+    let shifted = I::fma(x, std::f32::consts::LOG2_E, round);
+    let n = shifted - round;
     let r = I::fma(n, -LN2_HIGH, x);
-    (I::fma(n, -LN2_LOW, r), integer)
+    (I::fma(n, -LN2_LOW, r), shifted.to_bits())
 }
 
 /// e^r for |r| <= 0.3469: (e^r - 1 - r)/r² with relative error 3.2e-9 of e^r.
@@ -40,19 +39,19 @@ fn exp_reduced<I: Isa>(r: f32) -> f32 {
     I::fma(r * r, q, r) + 1.0
 }
 
-/// 2^t for t in -126..128 without special values: (2^f - 1)/f on [-0.5005, 0.5005], relative error 7.9e-9 of 2^f.
+/// 2^f and the bits of n + `round` of t = n + f: (2^f - 1)/f on [-0.5005, 0.5005], relative error 7.9e-9 of 2^f.
 #[inline(always)]
-pub(super) fn exp2_parts<I: Isa>(t: f32) -> (f32, i32) {
-    let (n, integer) = nearest(t + ROUND);
-    let f = t - n;
+fn exp2_parts<I: Isa>(t: f32, round: f32) -> (f32, u32) {
+    let shifted = t + round;
+    let f = t - (shifted - round);
     let q = horner!(I::fma, f; 0.69314724, 0.24022655, 0.055502724, 0.009617056, 0.0013419094, 0.00015828684);
-    (I::fma(f, q, 1.0), integer)
+    (I::fma(f, q, 1.0), shifted.to_bits())
 }
 
 /// 2^t for -126 <= t < 128.
 #[inline(always)]
 pub(super) fn exp2_normal<I: Isa>(t: f32) -> f32 {
-    let (y, n) = exp2_parts::<I>(t);
+    let (y, n) = exp2_parts::<I>(t, ROUND_NORMAL);
     y * power_of_two(n)
 }
 
@@ -65,24 +64,24 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 
 #[inline(always)]
 pub fn exp<I: Isa>(x: f32) -> f32 {
-    let (r, n) = reduce::<I>(clamp(x, -104.0, 89.0));
+    let (r, n) = reduce::<I>(clamp(x, -104.0, 89.0), ROUND_WIDE);
     scale(exp_reduced::<I>(r), n)
 }
 
 #[inline(always)]
 pub fn exp2<I: Isa>(x: f32) -> f32 {
-    let (y, n) = exp2_parts::<I>(clamp(x, -151.0, 129.0));
+    let (y, n) = exp2_parts::<I>(clamp(x, -151.0, 129.0), ROUND_WIDE);
     scale(y, n)
 }
 
 /// (e^r - 1 - r)/r² on [-0.3469, 0.3469] with relative error 1.8e-8 of e^r - 1.
 #[inline(always)]
 pub fn expm1<I: Isa>(x: f32) -> f32 {
-    let (r, n) = reduce::<I>(clamp(x, -20.0, 89.0));
+    let (r, n) = reduce::<I>(clamp(x, -20.0, 89.0), ROUND_NORMAL - 1.0);
     let q = horner!(I::fma, r; 0.49999997, 0.16666543, 0.0416672, 0.008366582, 0.001388255);
     let p = I::fma(r * r, q, r);
     // Half the result, so that 2^128 is not needed.
-    let s = power_of_two(n.wrapping_sub(1));
+    let s = power_of_two(n);
     let half = I::fma(s, p, s - 0.5);
     if x.abs() < 5.9e-8 { x } else { half + half }
 }
@@ -91,7 +90,7 @@ pub fn expm1<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub fn sigmoid<I: Isa>(x: f32) -> f32 {
     let a = x.abs();
-    let (r, n) = reduce::<I>(if a > 104.0 { -104.0 } else { -a });
+    let (r, n) = reduce::<I>(if a > 104.0 { -104.0 } else { -a }, ROUND_WIDE);
     let e = scale(exp_reduced::<I>(r), n);
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
@@ -104,7 +103,7 @@ pub fn tanh<I: Isa>(x: f32) -> f32 {
     let p = horner!(I::fma, z; -0.3333328, 0.13331406, -0.05373652, 0.02062819, -0.00569233);
     let small = I::fma(a * z, p, a);
     let twice = if a > 10.0 { 20.0 } else { a + a };
-    let (r, n) = reduce::<I>(twice);
+    let (r, n) = reduce::<I>(twice, ROUND_NORMAL);
     let e = exp_reduced::<I>(r) * power_of_two(n);
     let large = 1.0 - 2.0 / (e + 1.0);
     (if a < 0.625 { small } else { large }).copysign(x)
