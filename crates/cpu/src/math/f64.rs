@@ -46,7 +46,8 @@ unary! {
     cosh = f64::cosh;
     tanh = f64::tanh;
     asinh = libm::asinh;
-    acosh = libm::acosh;
+    // libm's gives numbers, not NaN, for large negative arguments.
+    acosh = |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
     atanh = libm::atanh;
     erf = libm::erf;
     erfc = libm::erfc;
