@@ -288,7 +288,7 @@ impl<'g> Lowering<'g> {
         info.home.as_ref().ok_or_else(|| format!("%{} is read before it is made", info.name))
     }
 
-    fn elements(&self, shape: &[Dim]) -> i64 {
-        shape.iter().map(|d| d.eval(&self.hints).unwrap_or(1)).product()
+    fn elements<'d>(&self, shape: impl Iterator<Item = &'d Dim>) -> i64 {
+        shape.map(|d| d.eval(&self.hints).unwrap_or(1)).product()
     }
 }

@@ -267,8 +267,20 @@ impl<'g> Lowering<'g> {
         }
         let copy = self.add_val(x, shape.clone());
         let work = self.copy_work(x, copy, shape, fused(node));
-        if beside.is_some_and(|u| self.try_join_same_space(u, &Rc::new(work.clone()))) {
-            return Ok(copy);
+        if let Some(beside) = beside {
+            let beside = self.units.find(beside);
+            let rc = Rc::new(work.clone());
+            let home = match self.infos[self.infos[x].base].home {
+                Some(Home::Group { unit, .. }) if unit != beside => Some(unit),
+                _ => None,
+            };
+            let joined = match home {
+                Some(home) => self.same_loops(home, beside) && self.try_merging(&[home, beside], &rc),
+                None => self.try_join_same_space(beside, &rc),
+            };
+            if joined {
+                return Ok(copy);
+            }
         }
         self.place(work)?;
         Ok(copy)

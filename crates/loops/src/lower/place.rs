@@ -58,17 +58,31 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// Joins the groups of a node's operands into one that also takes the node, if there is an order in which they can be.
-    pub(super) fn try_merging(&mut self, homes: &[UnitId], work: &Rc<Work>) -> bool {
+    /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
+    /// first: the others' spaces may be parts of it.
+    fn try_merging(&mut self, homes: &[UnitId], work: &Rc<Work>) -> bool {
         let mut order = homes.to_vec();
-        order.sort_by_key(|u| (self.units.level(*u), *u));
-        let target = order[0];
+        let elements = |u: &UnitId| match &self.bodies[*u] {
+            Unit::Group(g) => self.elements(g.domain.leaves().iter().map(|a| g.domain.size(*a))),
+            _ => 0,
+        };
+        order.sort_by_cached_key(|u| (std::cmp::Reverse(elements(u)), self.units.level(*u), *u));
+        (0..order.len()).any(|i| {
+            let target = order[i];
+            let others: Vec<UnitId> = order.iter().copied().filter(|u| *u != target).collect();
+            self.try_merging_into(target, &others, work)
+        })
+    }
+
+    fn try_merging_into(&mut self, target: UnitId, others: &[UnitId], work: &Rc<Work>) -> bool {
         let Unit::Group(before) = &self.bodies[target] else { return false };
         let before = before.clone();
         let mut moved: Vec<(Val, Option<Home>)> = Vec::new();
         let mut merged = vec![target];
-        for src in &order[1..] {
-            if self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
+        for src in others {
+            // What the target reads from memory cannot be made after it in the same body.
+            let feeds = merged.iter().any(|m| self.units.depends(*m, *src));
+            if !feeds && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
                 merged.push(*src);
             }
         }
@@ -87,6 +101,15 @@ impl<'g> Lowering<'g> {
         }
         self.bodies[target] = Unit::Group(before);
         false
+    }
+
+    /// Both are groups with loops of the same sizes in the same order.
+    pub(super) fn same_loops(&self, a: UnitId, b: UnitId) -> bool {
+        let sizes = |u: UnitId| match &self.bodies[u] {
+            Unit::Group(g) => Some(g.domain.leaves().into_iter().map(|a| g.domain.size(a).clone()).collect::<Vec<_>>()),
+            _ => None,
+        };
+        sizes(a).is_some() && sizes(a) == sizes(b)
     }
 
     /// No third unit stands between the merged ones and `src`.
@@ -222,19 +245,25 @@ impl<'g> Lowering<'g> {
         let used: Vec<AxisId> = dims.iter().flatten().flat_map(|a| domain.resolve(a)).collect();
         let rest: Vec<AxisId> = domain.leaves().into_iter().filter(|a| !used.contains(a)).collect();
         let open: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].is_none()).collect();
-        let unused = if open.is_empty() {
-            rest
-        } else {
-            let sizes: Vec<Dim> = open.iter().map(|d| work.space[*d].clone()).collect();
-            for (d, axes) in open.iter().zip(domain.cut(&rest, &sizes)?) {
-                dims[*d] = Some(axes);
+        let cols: Vec<AxisId> = g.cols.as_ref().map(|c| domain.resolve(c)).unwrap_or_default();
+        let sizes: Vec<Dim> = open.iter().map(|d| work.space[*d].clone()).collect();
+        let mut whole = domain.clone();
+        let (cut, unused) = match whole.cut(&rest, &sizes) {
+            Some(cut) => {
+                *domain = whole;
+                (cut, vec![])
             }
-            vec![]
+            None => {
+                // A value of rows only: it does not vary over the columns.
+                let (inner, outer): (Vec<AxisId>, Vec<AxisId>) = rest.into_iter().partition(|a| cols.contains(a));
+                (domain.cut(&outer, &sizes)?, inner)
+            }
         };
+        for (d, axes) in open.iter().zip(cut) {
+            dims[*d] = Some(axes);
+        }
         if !unused.is_empty() {
-            let cols: Vec<AxisId> = g.cols.as_ref().map(|c| domain.resolve(c)).unwrap_or_default();
-            let mut unused = domain.resolve(&unused);
-            let mut want = cols;
+            let (mut unused, mut want) = (unused, cols);
             unused.sort_unstable();
             want.sort_unstable();
             if unused != want || matches!(work.kind, WorkKind::Reduce(..)) {
@@ -326,7 +355,7 @@ impl<'g> Lowering<'g> {
                 if set.is_empty() || single_dim_arg {
                     return made(Over::Cols, &set, None);
                 }
-                if kept.is_empty() && all.len() > 1 && self.elements(space) > self.limits.single_task_reduction {
+                if kept.is_empty() && all.len() > 1 && self.elements(space.iter()) > self.limits.single_task_reduction {
                     let (c, r) = all.split_at(all.len() - 1);
                     return made(Over::All, r, Some(c));
                 }
