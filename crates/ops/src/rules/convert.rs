@@ -24,7 +24,6 @@ pub const DECLS: &[OpDecl] = &[
     op!("lift_fresh_copy" "default", identity, "x"),
     op!("contiguous" "default", identity, "x"),
     op!("conj" "default", View, identity, "x, for real numbers"),
-    op!("_conj" "default", View, identity, "x, for real numbers"),
     op!("resolve_conj" "default", View, identity, "x, for real numbers"),
     op!("real" "default", View, identity, "x, for real numbers"),
     op!("copy" "default", copy, "src in the shape and dtype of self"),

@@ -124,7 +124,7 @@ fn smooth_l1_backward(c: &mut Call<'_, '_>) -> RuleResult {
     loss_backward(c, |[g, x, t]| {
         let d = x - t;
         if beta == 0.0 {
-            return g * d.unary(permalloy_ir::PrimOp::Sign);
+            return d.le(0.0).select(-g, g);
         }
         let inside = d.ge(beta).select(g, g * d / beta);
         d.le(-beta).select(-g, inside)
@@ -294,8 +294,9 @@ fn nll_forward(c: &mut Call<'_, '_>) -> RuleResult {
     let all: Vec<usize> = (0..nll.rows.len()).collect();
     let zero = || f.full(0.0, &[], dtype);
     let (loss, total) = match nll.reduction {
-        Reduction::None => (loss, zero()),
-        Reduction::Sum => (loss.sum(&all, false), weights.sum(&all, false)),
+        Reduction::None if !all.is_empty() => (loss, zero()),
+        // A single row is its own sum.
+        Reduction::None | Reduction::Sum => (loss.sum(&all, false), weights.sum(&all, false)),
         Reduction::Mean => {
             let total = weights.sum(&all, false);
             (loss.sum(&all, false) / total, total)

@@ -30,16 +30,16 @@ pub const DECLS: &[OpDecl] = &[
     op!("div" "Scalar_mode", div_mode, "a/b, its floor or its truncation"),
     op!("floor_divide" "default", |c| pointwise(c, [SELF, OTHER], |[a, b]| floor_div(a, b)), "⌊a/b⌋"),
     op!("floor_divide" "Scalar", |c| pointwise(c, [SELF, OTHER], |[a, b]| floor_div(a, b)), "⌊a/b⌋"),
-    op!("remainder" "Tensor", |c| binary(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
-    op!("remainder" "Scalar", |c| binary(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
-    op!("remainder" "Scalar_Tensor", |c| binary(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
-    op!("fmod" "Tensor", |c| binary(c, PrimOp::Fmod), "a − b·trunc(a/b)"),
-    op!("fmod" "Scalar", |c| binary(c, PrimOp::Fmod), "a − b·trunc(a/b)"),
+    op!("remainder" "Tensor", |c| remainder(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
+    op!("remainder" "Scalar", |c| remainder(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
+    op!("remainder" "Scalar_Tensor", |c| remainder(c, PrimOp::Mod), "a − b·⌊a/b⌋"),
+    op!("fmod" "Tensor", |c| remainder(c, PrimOp::Fmod), "a − b·trunc(a/b)"),
+    op!("fmod" "Scalar", |c| remainder(c, PrimOp::Fmod), "a − b·trunc(a/b)"),
     op!("pow" "Tensor_Tensor", |c| single(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)), "a**b"),
     op!("pow" "Scalar", |c| single(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)), "a**b"),
     op!("pow" "Tensor_Scalar", pow_scalar, "a**b; small powers by multiplication"),
     op!("float_power" "Tensor_Tensor", |c| pointwise(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)), "a**b in f64"),
-    op!("float_power" "Tensor_Scalar", |c| pointwise(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)), "a**b in f64"),
+    op!("float_power" "Tensor_Scalar", pow_scalar, "a**b in f64"),
     op!("float_power" "Scalar", |c| pointwise(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)), "a**b in f64"),
     op!("square" "default", |c| single(c, [SELF], |[x]| x * x), "x²"),
     op!("ldexp" "Tensor", |c| pointwise(c, [SELF, OTHER], |[a, b]| a * b.unary(PrimOp::Exp2)), "a·2**b"),
@@ -127,6 +127,12 @@ const EXPONENT: ArgName = (1, "exponent");
 
 fn binary(c: &mut Call<'_, '_>, op: PrimOp) -> RuleResult {
     single(c, [SELF, OTHER], |[a, b]| a.binary(op, b))
+}
+
+/// Both operands take the promised dtype first: a remainder by a scalar is one by the scalar rounded to 16 bits.
+fn remainder(c: &mut Call<'_, '_>, op: PrimOp) -> RuleResult {
+    let dtype = c.result(0)?.dtype;
+    pointwise_in(c, dtype, [SELF, OTHER], |[a, b]| a.binary(op, b))
 }
 
 /// The factor `alpha` or `value`, if it is not 1.
