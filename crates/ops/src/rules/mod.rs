@@ -8,6 +8,7 @@ pub mod activation;
 pub mod creation;
 mod emit;
 pub mod index;
+pub mod matmul;
 pub mod reduction;
 pub mod slice;
 pub mod view;
@@ -19,6 +20,7 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("activation", activation::DECLS),
     ("creation", creation::DECLS),
     ("index", index::DECLS),
+    ("matmul", matmul::DECLS),
     ("reduction", reduction::DECLS),
     ("slice", slice::DECLS),
     ("view", view::DECLS),
