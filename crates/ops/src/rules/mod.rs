@@ -14,6 +14,9 @@ pub mod index;
 pub mod loss;
 pub mod norm;
 pub mod pointwise;
+pub mod foreach;
+pub mod matmul;
+pub mod native;
 pub mod reduction;
 pub mod slice;
 pub mod softmax;
@@ -31,8 +34,27 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("softmax", softmax::DECLS),
     ("loss", loss::DECLS),
     ("creation", creation::DECLS),
+    ("foreach", foreach::DECLS),
     ("index", index::DECLS),
+    ("matmul", matmul::DECLS),
+    ("native", native::DECLS),
     ("reduction", reduction::DECLS),
     ("slice", slice::DECLS),
     ("view", view::DECLS),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::TOPICS;
+
+    #[test]
+    fn every_operator_is_declared_once_and_documented() {
+        let mut names: Vec<&str> = TOPICS.iter().flat_map(|(_, decls)| decls.iter().map(|d| d.name)).collect();
+        names.sort_unstable();
+        let twice: Vec<_> = names.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+        assert!(twice.is_empty(), "declared twice: {twice:?}");
+        for d in TOPICS.iter().flat_map(|(_, decls)| decls.iter()) {
+            assert!(!d.doc.is_empty() && d.name.split('.').count() >= 3, "{}", d.name);
+        }
+    }
+}

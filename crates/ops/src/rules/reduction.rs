@@ -344,35 +344,39 @@ fn norm(c: &mut Call<'_, '_>, dims_at: usize) -> RuleResult {
     }
     let x = c.b.cast(x, to);
     let x = wide(c, x);
-    let dtype = c.b.dtype(x);
-    let y = if p == 2.0 {
-        let squares = c.b.mul(x, x);
-        let total = fold(c, PrimOp::Sum, squares, &dims);
-        c.b.unary(PrimOp::Sqrt, total)
-    } else if p == 0.0 {
-        let t = truth(c, x);
-        let t = c.b.cast(t, dtype);
-        fold(c, PrimOp::Sum, t, &dims)
-    } else {
-        let magnitude = c.b.unary(PrimOp::Abs, x);
-        if p == 1.0 {
-            fold(c, PrimOp::Sum, magnitude, &dims)
-        } else if p == f64::INFINITY {
-            if count(c, x, &dims).is_const(0) { zeros_of_result(c)? } else { fold(c, PrimOp::Amax, magnitude, &dims) }
-        } else if p == f64::NEG_INFINITY {
-            fold(c, PrimOp::Amin, magnitude, &dims)
-        } else {
-            let power = c.b.binary_scalar(PrimOp::Pow, magnitude, p);
-            let total = fold(c, PrimOp::Sum, power, &dims);
-            c.b.binary_scalar(PrimOp::Pow, total, 1.0 / p)
-        }
-    };
+    let y = vector_norm(c, x, p, &dims)?;
     one(c, y)
 }
 
-fn zeros_of_result(c: &mut Call<'_, '_>) -> Result<ValueId, Decline> {
-    let (shape, dtype) = (result_shape(c, 0)?, result_dtype(c, 0)?);
-    zeros(c, &shape, dtype)
+/// The p-norm over `dims`, in the dtype of `x`.
+pub(super) fn vector_norm(c: &mut Call<'_, '_>, x: ValueId, p: f64, dims: &[i64]) -> Result<ValueId, Decline> {
+    let dtype = c.b.dtype(x);
+    if !dtype.is_float() {
+        return Err("the norm of integers".into());
+    }
+    if p == 2.0 {
+        let squares = c.b.mul(x, x);
+        let total = fold(c, PrimOp::Sum, squares, dims);
+        return Ok(c.b.unary(PrimOp::Sqrt, total));
+    }
+    if p == 0.0 {
+        let t = truth(c, x);
+        let t = c.b.cast(t, dtype);
+        return Ok(fold(c, PrimOp::Sum, t, dims));
+    }
+    let magnitude = c.b.unary(PrimOp::Abs, x);
+    Ok(if p == 1.0 {
+        fold(c, PrimOp::Sum, magnitude, dims)
+    } else if p == f64::INFINITY && count(c, x, dims).is_const(0) {
+        // The largest of nothing is 0 here, a norm being non-negative.
+        fold(c, PrimOp::Sum, magnitude, dims)
+    } else if p.is_infinite() {
+        fold(c, if p > 0.0 { PrimOp::Amax } else { PrimOp::Amin }, magnitude, dims)
+    } else {
+        let power = c.b.binary_scalar(PrimOp::Pow, magnitude, p);
+        let total = fold(c, PrimOp::Sum, power, dims);
+        c.b.binary_scalar(PrimOp::Pow, total, 1.0 / p)
+    })
 }
 
 /// `where(i = indices, dy, 0)` with i running along dim: each result row got exactly one element.

@@ -393,11 +393,9 @@ fn constant_pad_nd(c: &mut Call<'_, '_>) -> RuleResult {
         let (start, end) = (cut_of(&pair[0]), &size - &cut_of(&pair[1]));
         low[dim] = larger(c, &pair[0], &Dim::ZERO);
         high[dim] = larger(c, &pair[1], &Dim::ZERO);
-        if let (Some(s), Some(e)) = (start.as_const(), end.as_const()) {
-            if s > e {
-                // A cut longer than the dim eats into the other side's padding.
-                return Err("negative padding beyond the size".into());
-            }
+        if (&end - &start).as_const().is_some_and(|len| len < 0) {
+            // A cut longer than the dim eats into the other side's padding.
+            return Err("negative padding beyond the size".into());
         }
         let len = &end - &start;
         y = cut(c, y, &Window { dim, start, len, step: 1 })?;
