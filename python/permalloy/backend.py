@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import ShortenTraceback
 from torch._functorch.partitioners import default_partition, has_recomputable_ops, min_cut_rematerialization_partition
 
 from . import _core, dump, native, stubs
@@ -35,14 +36,39 @@ def backend(
     """Entry point for ``torch.compile(backend="permalloy")``. ``options`` are attributes of ``permalloy.config``."""
     with config.patch(**(options or {})):
         session = Session()
-    return aot_autograd(
+    compile_all = aot_autograd(
         fw_compiler=session.compiler("forward"),
         bw_compiler=session.compiler("backward"),
         inference_compiler=session.compiler("inference"),
         partition_fn=session.partition,
         decompositions={},
         keep_inference_input_mutations=True,
-    )(gm, example_inputs)
+    )
+    try:
+        return compile_all(gm, example_inputs)
+    except UnsupportedError as e:
+        raise _Unsupported(e) from e
+    except InternalError as e:
+        raise _Internal(e) from e
+
+
+# Dynamo wraps what a backend raises in an error of its own, but for errors of this class of its.
+
+
+class _Unsupported(UnsupportedError, ShortenTraceback):
+    def __init__(self, e: UnsupportedError) -> None:
+        UnsupportedError.__init__(self, e.reason, e.operator, e.location)
+        self.first_useful_frame = None
+
+
+class _Internal(InternalError, ShortenTraceback):
+    def __init__(self, e: InternalError) -> None:
+        InternalError.__init__(self, e.message, e.reproducer)
+        self.first_useful_frame = None
+
+
+for _raised, _public in ((_Unsupported, UnsupportedError), (_Internal, InternalError)):
+    _raised.__name__, _raised.__qualname__, _raised.__module__ = _public.__name__, _public.__qualname__, "permalloy"
 
 
 @dataclasses.dataclass(frozen=True)

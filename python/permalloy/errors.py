@@ -16,7 +16,7 @@ class UnsupportedError(PermalloyError):
     def __init__(self, reason: str, operator: str | None = None, location: str | None = None) -> None:
         self.reason, self.operator, self.location = reason, operator, location
         where = "".join([f" [{operator}]" if operator else "", f" at {location}" if location else ""])
-        super().__init__(f"{reason}{where}")
+        Exception.__init__(self, f"{reason}{where}")
 
 
 class InternalError(PermalloyError):
@@ -24,7 +24,7 @@ class InternalError(PermalloyError):
 
     def __init__(self, message: str, reproducer: str | None = None) -> None:
         self.message, self.reproducer = message, reproducer
-        super().__init__(message + (f"; reproducer saved as {reproducer}" if reproducer else ""))
+        Exception.__init__(self, message + (f"; reproducer saved as {reproducer}" if reproducer else ""))
 
 
 class FallbackWarning(UserWarning):

@@ -326,6 +326,8 @@ class _Exporter:
         value: Any = self.gm
         for part in target.split("."):
             value = getattr(value, part, None)
+        if isinstance(value, torch.nn.Module):
+            raise _Inexpressible("a graph inside of the graph (a higher-order operator)")
         if not isinstance(value, torch.Tensor):
             raise _Inexpressible(f"an attribute of type {type(value).__name__}")
         if isinstance(value, FakeTensor):
