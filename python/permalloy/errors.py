@@ -16,21 +16,27 @@ class UnsupportedError(PermalloyError):
     def __init__(self, reason: str, operator: str | None = None, location: str | None = None) -> None:
         self.reason, self.operator, self.location = reason, operator, location
         where = "".join([f" [{operator}]" if operator else "", f" at {location}" if location else ""])
-        super().__init__(f"{reason}{where}")
+        Exception.__init__(self, f"{reason}{where}")
 
 
 class InternalError(PermalloyError):
-    """A failed internal check: a bug of ours. ``reproducer`` names the saved graph and options, if they could be saved."""
+    """A failed internal check: a bug of ours. ``reproducer`` names the saved graph and options, if there are any."""
 
     def __init__(self, message: str, reproducer: str | None = None) -> None:
         self.message, self.reproducer = message, reproducer
-        super().__init__(message + (f"; reproducer saved as {reproducer}" if reproducer else ""))
+        Exception.__init__(self, message + (f"; reproducer saved as {reproducer}" if reproducer else ""))
+
+
+class FallbackWarning(UserWarning):
+    """A graph runs as PyTorch's own operators, one by one. Given once for each reason."""
 
 
 class Unsupported(Exception):
     """Raised inside the glue: this graph cannot go to the compiler, run it natively."""
 
-    def __init__(self, reason: str, node: object = None, operator: str | None = None, location: str | None = None) -> None:
+    def __init__(
+        self, reason: str, node: object = None, operator: str | None = None, location: str | None = None
+    ) -> None:
         self.reason, self.operator, self.location = reason, operator, location
         if node is not None:
             from .export import location_of, operator_of

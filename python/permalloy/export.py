@@ -55,6 +55,8 @@ class Exported:
     kind: str
     #: FX node of each tensor value that has one, by the value's name.
     values: dict[str, fx.Node] = field(default_factory=dict)
+    #: FX node of each integer that is not constant, by its expression; the first one that has it.
+    integers: dict[str, fx.Node] = field(default_factory=dict)
     #: Real tensors the graph holds, in the order of the trailing inputs that stand for them.
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     #: Device types of all values.
@@ -64,13 +66,11 @@ class Exported:
     nodes: int = 0
 
 
-def export(
-    gm: fx.GraphModule, kind: str, *, name: str = "graph", forward_outputs: int | None = None
-) -> Exported:
+def export(gm: fx.GraphModule, kind: str, *, name: str = "graph", forward_outputs: int | None = None) -> Exported:
     """Writes ``gm`` in the text form.
 
-    ``kind`` is ``joint``, ``forward``, ``backward`` or ``inference``; a joint graph needs ``forward_outputs``, the number
-    of leading outputs that belong to the forward. Raises :class:`Unsupported`.
+    ``kind`` is ``joint``, ``forward``, ``backward`` or ``inference``; a joint graph needs ``forward_outputs``, the
+    number of leading outputs that belong to the forward. Raises :class:`Unsupported`.
     """
     return _Exporter(gm, kind, name, forward_outputs).run()
 
@@ -99,6 +99,15 @@ def _location(trace: str) -> str | None:
             _LOCATIONS.clear()
         _LOCATIONS[trace] = found
     return found or None
+
+
+def origin_of(gm: fx.GraphModule) -> tuple[str, int, str] | None:
+    """File, line and function of the outermost line of the user's code that the graph starts with."""
+    for node in gm.graph.nodes:
+        found = _FRAME.search(node.meta.get("stack_trace") or "")
+        if found:
+            return found[1], int(found[2]), found[3]
+    return None
 
 
 def operator_of(node: fx.Node) -> str:
@@ -309,8 +318,7 @@ class _Exporter:
             role = " role=tangent" if "tangents" in str(node.target) else ""
             return f"  input {self._name(node)}: {self._type(value, always_strided=True)}{role}\n"
         if isinstance(value, torch.SymInt) or type(value) is int:
-            text = self.env[node] = self.sizes.text(value)
-            return f"  input {text}\n"
+            return f"  input {self._integer(node, value)}\n"
         raise _Inexpressible(f"an input of type {type(value).__name__}")
 
     def _constant(self, node: fx.Node) -> str:
@@ -318,6 +326,8 @@ class _Exporter:
         value: Any = self.gm
         for part in target.split("."):
             value = getattr(value, part, None)
+        if isinstance(value, torch.nn.Module):
+            raise _Inexpressible("a graph inside of the graph (a higher-order operator)")
         if not isinstance(value, torch.Tensor):
             raise _Inexpressible(f"an attribute of type {type(value).__name__}")
         if isinstance(value, FakeTensor):
@@ -329,6 +339,12 @@ class _Exporter:
         line = f"  input {self._name(node)}: {self._type(value, always_strided=True)}\n"
         self.out.constants[node.name] = value
         return line
+
+    def _integer(self, node: fx.Node, value: int | torch.SymInt) -> str:
+        text = self.env[node] = self.sizes.text(value)
+        if type(value) is not int:
+            self.out.integers.setdefault(text, node)
+        return text
 
     def _name(self, node: fx.Node) -> str:
         name = node.name
@@ -342,7 +358,7 @@ class _Exporter:
             return self._getitem(node)
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt) or type(value) is int:
-            self.env[node] = self.sizes.text(value)
+            self._integer(node, value)
             return None
         op = self.targets.get(target)
         if op is None:
@@ -449,7 +465,7 @@ class _Exporter:
         sizes = [str(s) if type(s) is int else self.sizes.text(s) for s in shape]
         steps = [str(s) if type(s) is int else self.sizes.text(s) for s in strides]
         text = f"{head}[{', '.join(sizes)}]"
-        if always_strided and sizes or steps != self.sizes.contiguous(shape, sizes):
+        if (always_strided and sizes) or steps != self.sizes.contiguous(shape, sizes):
             text += f" strides=[{', '.join(steps)}]"
         text += tail
         if key is not None and not always_strided:

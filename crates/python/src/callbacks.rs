@@ -17,8 +17,8 @@ pub enum Value {
     Float(f64),
     Bool(bool),
     Str(String),
-    /// Number of a `c10::ScalarType`.
-    DType(i32),
+    /// `bf16`: the name in the text form.
+    DType(String),
     /// `cpu`, `cuda:0`
     Device(String),
     /// `strided`
@@ -70,7 +70,7 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::Float(x) => x.into_pyobject(py)?.into_any(),
         Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
         Value::Str(s) => s.into_pyobject(py)?.into_any(),
-        Value::DType(code) => tagged("dtype", &code.to_string())?,
+        Value::DType(s) => tagged("dtype", s)?,
         Value::Device(s) => tagged("device", s)?,
         Value::Layout(s) => tagged("layout", s)?,
         Value::MemoryFormat(s) => tagged("memory_format", s)?,
