@@ -29,8 +29,8 @@ def train(backend: str, steps: int, batch: int, seed: int, progress: Callable[[i
     model = GPT(len(text.alphabet))
     if backend == "fp64":
         model.double()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.95))
-    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=20)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=5)
     step = model.loss if backend in ("eager", "fp64") else torch.compile(model.loss, backend=backend)
     draws = torch.Generator().manual_seed(seed)
 
