@@ -7,7 +7,7 @@ fn main() {
         let options = permalloy_driver::Options { check: true, ..Default::default() };
         println!("== {file}");
         if text.lines().next().is_some_and(|l| l.contains("joint(")) {
-            match permalloy_driver::compile_joint(&text, &options, &|_| true) {
+            match permalloy_driver::compile_joint(&text, &options) {
                 Err(e) => println!("ERROR {e}"),
                 Ok(c) => {
                     show(&c.forward);

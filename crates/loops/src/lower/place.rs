@@ -60,7 +60,7 @@ impl<'g> Lowering<'g> {
 
     /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
     /// first: the others' spaces may be parts of it.
-    fn try_merging(&mut self, homes: &[UnitId], work: &Rc<Work>) -> bool {
+    pub(super) fn try_merging(&mut self, homes: &[UnitId], work: &Rc<Work>) -> bool {
         let mut order = homes.to_vec();
         let elements = |u: &UnitId| match &self.bodies[*u] {
             Unit::Group(g) => self.elements(g.domain.leaves().iter().map(|a| g.domain.size(*a))),
