@@ -18,7 +18,7 @@ pub(crate) fn eval(name: &str, scope: &Scope<'_>) -> Result<Vec<Option<Tensor>>,
     let node = static_node(scope, &mut scratch, &mut inputs)?;
     let results = scope.node.results.iter().map(|v| v.map(|v| static_type(scope, v)).transpose());
     let results: Vec<Option<TensorType>> = results.collect::<Result<_, String>>()?;
-    let (rule, made) = apply_rules(&mut scratch, &node, &results, decl.rules)?;
+    let (rule, made) = apply_rules(&mut scratch, &node, &results, decl.rules).map_err(RuleError::message)?;
     let wanted = |(v, ty): (&Option<ValueId>, &Option<TensorType>)| match (v, ty) {
         (Some(v), Some(_)) => Output::Value(*v),
         _ => Output::None,
@@ -29,14 +29,31 @@ pub(crate) fn eval(name: &str, scope: &Scope<'_>) -> Result<Vec<Option<Tensor>>,
     Ok(outputs.into_iter().map(|o| if let OutputValue::Tensor(t) = o { Some(t) } else { None }).collect())
 }
 
+/// No rule gave the results. The message names each rule tried with its reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RuleError {
+    /// Every rule declined: the operator stays as it is.
+    Declined(String),
+    /// A rule made something else than PyTorch promised, or was given operands that it cannot take.
+    Failed(String),
+}
+
+impl RuleError {
+    pub fn message(self) -> String {
+        match self {
+            RuleError::Declined(m) | RuleError::Failed(m) => m,
+        }
+    }
+}
+
 /// Emits the first of `rules` that accepts the node into `graph`, where the node's operands already are values.
-/// Gives the rule and one value a result. The message of a failure names each rule with its reason.
+/// Gives the rule and one value a result. A rule that declines late may leave nodes that nothing reads.
 pub fn apply_rules<'r>(
     graph: &mut Graph,
     node: &Node,
     results: &[Option<TensorType>],
     rules: &'r [Rule],
-) -> Result<(&'r Rule, Vec<Option<ValueId>>), String> {
+) -> Result<(&'r Rule, Vec<Option<ValueId>>), RuleError> {
     let mut reasons = Vec::new();
     for rule in rules {
         let mut b = Builder::new(graph);
@@ -46,14 +63,16 @@ pub fn apply_rules<'r>(
         let emitted = catch_unwind(AssertUnwindSafe(|| (rule.apply)(&mut Call { b: &mut b, node, results })));
         match emitted {
             Ok(Ok(made)) => {
-                check(graph, &made, results).map_err(|e| format!("rule {}: {e}", rule.name))?;
+                check(graph, &made, results).map_err(|e| RuleError::Failed(format!("rule {}: {e}", rule.name)))?;
                 return Ok((rule, made));
             }
             Ok(Err(decline)) => reasons.push(format!("rule {} declines: {}", rule.name, decline.0)),
-            Err(panic) => return Err(format!("rule {} fails: {}", rule.name, panic_text(&*panic))),
+            Err(panic) => {
+                return Err(RuleError::Failed(format!("rule {} fails: {}", rule.name, panic_text(&*panic))));
+            }
         }
     }
-    Err(reasons.join("; "))
+    Err(RuleError::Declined(reasons.join("; ")))
 }
 
 /// The rule made what PyTorch promised.
