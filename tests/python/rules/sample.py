@@ -28,6 +28,8 @@ class Sample:
     name: str
     args: tuple
     kwargs: dict
+    reference: object = None
+    """Stands in for the operator where the CPU has no kernel for it."""
     tensors: list = field(default_factory=list)
 
     def __str__(self):
@@ -49,16 +51,22 @@ class Sample:
         def copy(a):
             return a.clone() if isinstance(a, torch.Tensor) else a
 
-        out = self.operator()(*map(copy, self.args), **{k: copy(a) for k, a in self.kwargs.items()})
+        call = self.reference or self.operator()
+        out = call(*map(copy, self.args), **{k: copy(a) for k, a in self.kwargs.items()})
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
-    def graph(self, results):
-        """The one-node graph; the tensors of the arguments become its inputs, in order."""
+    def graph(self, results, symbolic=False):
+        """The one-node graph; the tensors of the arguments become its inputs, in order.
+
+        When symbolic, every size above 1 is a symbol, the same one for equal sizes.
+        """
         self.tensors = []
         args = [self.argument(a) for a in self.args] + [f"{k}={self.argument(a)}" for k, a in self.kwargs.items()]
-        made = [f"%r{i}: {type_of(t)}" if t is not None else "_" for i, t in enumerate(results)]
+        symbols = sorted({n for t in self.tensors for n in t.shape if n > 1}) if symbolic else []
+        made = [f"%r{i}: {type_of(t, symbols)}" if t is not None else "_" for i, t in enumerate(results)]
         lines = ['graph "sample" inference {']
-        lines += [f"  input %x{i}: {type_of(t)}" for i, t in enumerate(self.tensors)]
+        lines += [f"  symbol s{n} hint={n} range=[2, inf]" for n in symbols]
+        lines += [f"  input %x{i}: {type_of(t, symbols)}" for i, t in enumerate(self.tensors)]
         lines += [f"  {', '.join(made)} = {self.name}({', '.join(args)})"]
         lines += [f"  output %r{i}" if t is not None else "  output none" for i, t in enumerate(results)]
         return "\n".join(lines + ["}", ""])
@@ -82,14 +90,15 @@ class Sample:
         return f"[{', '.join(map(self.argument, a))}]"
 
 
-def sample(name, *args, **kwargs):
+def sample(name, *args, reference=None, **kwargs):
     name = name if name.count(".") == 2 else f"aten.{name}"
-    return Sample(name, args, kwargs)
+    return Sample(name, args, kwargs, reference)
 
 
 def each_dtype(x, dtypes):
     return [x.to(d) for d in dtypes]
 
 
-def type_of(t):
-    return f"{DTYPES[t.dtype]}[{', '.join(map(str, t.shape))}]"
+def type_of(t, symbols=()):
+    sizes = [f"s{n}" if n in symbols else str(n) for n in t.shape]
+    return f"{DTYPES[t.dtype]}[{', '.join(sizes)}]"

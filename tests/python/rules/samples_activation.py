@@ -84,6 +84,7 @@ def backward():
         yield sample("glu_backward.default", torch.randn(2, 6).to(dtype), torch.randn(4, 6).to(dtype), 0)
         g, x, w = torch.randn(2, 3, 4).to(dtype), torch.randn(2, 3, 4).to(dtype), torch.randn(1, 3, 1).to(dtype)
         yield sample("_prelu_kernel_backward.default", g, x, w)
+        yield sample("native_dropout_backward.default", g, torch.rand(2, 3, 4) < 0.7, 1 / 0.7)
 
 
 def samples():

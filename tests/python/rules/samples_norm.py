@@ -77,6 +77,17 @@ def batch():
                     yield sample("native_batch_norm_backward.default", *args)
 
 
+def rms_gradient(g, x, normalized, rstd, weight, mask):
+    """By autograd, through rstd too."""
+    x = x.double().requires_grad_()
+    w = (torch.ones(normalized) if weight is None else weight).double().requires_grad_()
+    dims = list(range(-len(normalized), 0))
+    eps = (rstd.double() ** -2 - (x.detach() ** 2).mean(dims, True)).clamp(min=0)
+    y = x * ((x**2).mean(dims, True) + eps).rsqrt() * w
+    dx, dw = torch.autograd.grad(y, (x, w), g.double())
+    return [dx.to(g.dtype) if mask[0] else None, dw.to(g.dtype) if mask[1] else None]
+
+
 def rms():
     for dtype in FLOATS:
         for shape, normalized in (((4, 5), [5]), ((2, 3, 4), [3, 4]), ((6,), [6])):
@@ -84,6 +95,12 @@ def rms():
             for weight, eps in itertools.product((w, None), (1e-3, None)):
                 yield sample("_fused_rms_norm.default", x, normalized, weight, eps)
                 yield sample("rms_norm.default", x, normalized, weight, eps)
+                _, rstd = torch.ops.aten._fused_rms_norm.default(x, normalized, weight, eps)
+                g = torch.randn(shape).to(dtype)
+                for mask in ([True, True], [False, True], [True, False]):
+                    mask = [mask[0], mask[1] and weight is not None]
+                    args = (g, x, normalized, rstd, weight, mask)
+                    yield sample("_fused_rms_norm_backward.default", *args, reference=rms_gradient)
 
 
 def weight():

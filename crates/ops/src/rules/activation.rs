@@ -46,6 +46,7 @@ pub const DECLS: &[OpDecl] = &[
     op!("prelu" "default", prelu, "x above 0, w·x below, one w a channel"),
     op!("_prelu_kernel" "default", |c| pointwise(c, [SELF, (1, "weight")], leak), "x above 0, w·x below"),
     op!("_prelu_kernel_backward" "default", prelu_backward, "dx = g above 0, w·g below; dw = x·g below"),
+    op!("native_dropout_backward" "default", dropout_backward, "g·mask·scale"),
     op!("rrelu_with_noise" "default", rrelu, "leaky_relu with the middle slope, outside of training")
         .effect(Effect::Random),
     op!("rrelu_with_noise_functional" "default", rrelu, "leaky_relu with the middle slope, outside of training")
@@ -267,33 +268,35 @@ fn log_sigmoid_backward(c: &mut Call<'_, '_>) -> RuleResult {
 fn glu(c: &mut Call<'_, '_>) -> RuleResult {
     let out = c.result(0)?.clone();
     let x = c.tensor(0, "self")?;
-    let dim = Call::wrap(c.i64(1, "dim", -1)?, c.b.rank(x))?;
     let shape = c.b.shape(x);
+    let dim = Call::wrap(c.i64(1, "dim", -1)?, shape.len())?;
+    let half = out.shape.get(dim).ok_or("glu of a 0-d tensor")?;
     let x = operand(c, SELF, out.dtype.compute(), &shape)?;
     let f = Formula::new(c.b);
-    let (a, b) = halves(f.of(x), dim);
+    let (a, b) = halves(f.of(x), dim, half);
     Ok(vec![Some((a * b.sigmoid()).cast(out.dtype).id())])
 }
 
-fn halves<'f, 'g>(x: Expr<'f, 'g>, dim: usize) -> (Expr<'f, 'g>, Expr<'f, 'g>) {
-    let size = x.shape()[dim].clone();
-    let half = size.floor_div(&Dim::from(2));
-    (x.slice(dim, &Dim::ZERO, &half), x.slice(dim, &half, &size))
+/// The size of a half is the caller's, since that of a symbolic dim is not the rest of its quotient.
+fn halves<'f, 'g>(x: Expr<'f, 'g>, dim: usize, half: &Dim) -> (Expr<'f, 'g>, Expr<'f, 'g>) {
+    (x.slice(dim, &Dim::ZERO, half), x.slice(dim, half, &(half + half)))
 }
 
 /// da = g·σ(b), db = g·a·σ(b)·(1 − σ(b))
 fn glu_backward(c: &mut Call<'_, '_>) -> RuleResult {
     let out = c.result(0)?.clone();
     let grad = c.tensor(0, "grad_output")?;
-    let dim = Call::wrap(c.i64(2, "dim", -1)?, out.rank())?;
     let grad_shape = c.b.shape(grad);
+    let dim = Call::wrap(c.i64(2, "dim", -1)?, out.rank())?;
+    let half = grad_shape.get(dim).ok_or("glu of a 0-d tensor")?;
     let dtype = out.dtype.compute();
     let (g, x) = (operand(c, GRAD, dtype, &grad_shape)?, operand(c, X, dtype, &out.shape)?);
     let f = Formula::new(c.b);
-    let (a, b) = halves(f.of(x), dim);
+    let (a, b) = halves(f.of(x), dim, half);
     let s = b.sigmoid();
     let gs = f.of(g) * s;
-    Ok(vec![Some(gs.concat(gs * a * (1.0 - s), dim).cast(out.dtype).id())])
+    let dx = gs.concat(gs * a * (1.0 - s), dim);
+    Ok(vec![Some(dx.reshape(&out.shape).cast(out.dtype).id())])
 }
 
 /// `x` where positive, `w·x` elsewhere
@@ -355,4 +358,10 @@ fn rrelu_backward(c: &mut Call<'_, '_>) -> RuleResult {
     }
     let slope = (lower + upper) / 2.0;
     pointwise(c, [GRAD, X], |[g, x]| x.gt(0.0).select(g, g * slope))
+}
+
+/// dx = g·mask·scale
+fn dropout_backward(c: &mut Call<'_, '_>) -> RuleResult {
+    let scale = c.f64(2, "scale", 1.0)?;
+    pointwise(c, [GRAD, (1, "mask")], |[g, mask]| g * (mask * scale))
 }

@@ -448,3 +448,65 @@ pub(crate) fn single<const N: usize>(
     let plain = args.iter().all(|(i, name)| c.opt_tensor(*i, name).is_some_and(|v| c.b.dtype(v) == out));
     pointwise_in(c, if plain { out } else { out.compute() }, args, formula)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use permalloy_ir::{Graph, GraphKind, Node, Op, Role, TensorType};
+
+    /// Applies the operator's rule to tensors and further arguments, the result promised as `out`.
+    fn apply(
+        name: &str,
+        tensors: &[TensorType],
+        more: Vec<Arg>,
+        out: TensorType,
+    ) -> (Graph, Result<Vec<Option<ValueId>>, Decline>) {
+        let mut g = Graph::new("g", GraphKind::Inference);
+        let inputs = tensors.iter().enumerate().map(|(i, t)| g.add_input(&format!("x{i}"), t.clone(), Role::Primal));
+        let mut args: Vec<Arg> = inputs.collect::<Vec<_>>().into_iter().map(Arg::Value).collect();
+        args.extend(more);
+        let node = Node { op: Op::External(name.into()), args, kwargs: Vec::new(), results: vec![None], loc: None };
+        let results = [Some(out)];
+        let made = (crate::lookup(name).unwrap().rules[0].apply)(&mut Call {
+            b: &mut Builder::new(&mut g),
+            node: &node,
+            results: &results,
+        });
+        (g, made)
+    }
+
+    fn prims(g: &Graph) -> Vec<&'static str> {
+        g.nodes().filter_map(|(_, n)| n.prim()).map(PrimOp::name).collect()
+    }
+
+    #[test]
+    fn one_prim_on_16_bit_operands_needs_no_cast() {
+        let t = TensorType::new(DType::BF16, vec![Dim::sym("n")]);
+        let (g, _) = apply("aten.mul.Tensor", &[t.clone(), t.clone()], vec![], t.clone());
+        assert_eq!(prims(&g), ["mul"]);
+        let (g, _) = apply("aten.mul.Tensor", std::slice::from_ref(&t), vec![Arg::Float(0.1)], t.clone());
+        assert_eq!(prims(&g), ["cast", "full", "mul", "cast"]);
+    }
+
+    #[test]
+    fn a_symbolic_size_is_a_number_like_any_other() {
+        let t = TensorType::new(DType::F32, vec![Dim::sym("n")]);
+        let n = Arg::Int(Dim::sym("n"));
+        let (g, made) = apply("aten.div.Tensor", std::slice::from_ref(&t), vec![n.clone()], t.clone());
+        assert!(made.is_ok());
+        assert_eq!(g.nodes().next().and_then(|(_, full)| full.kwarg("value").cloned()), Some(n));
+    }
+
+    #[test]
+    fn what_has_no_arithmetic_or_no_known_shape_is_declined() {
+        let c = TensorType::new(DType::C64, vec![Dim::from(2)]);
+        assert!(apply("aten.exp.default", std::slice::from_ref(&c), vec![], c.clone()).1.is_err());
+        let a = TensorType::new(DType::F32, vec![Dim::sym("a")]);
+        let b = TensorType::new(DType::F32, vec![Dim::sym("b")]);
+        let (_, made) = apply("aten.add.Tensor", &[a.clone(), b], vec![], a.clone());
+        assert_eq!(made, Err(Decline("[b] is not known to broadcast to [a]".into())));
+        let mut elsewhere = a.clone();
+        elsewhere.device = permalloy_ir::Device::Cuda(0);
+        assert!(apply("aten._to_copy.default", &[a], vec![], elsewhere).1.is_err());
+    }
+}

@@ -4,7 +4,7 @@
 //! f32, and the result rounded once, as eager does.
 
 use super::expr::{ArgName, Expr, Formula, op, operand, pointwise, pointwise_in, single};
-use crate::decl::{Call, OpDecl, RuleResult};
+use crate::decl::{Call, Cost, OpDecl, RuleResult};
 use permalloy_ir::{Arg, DType, PrimOp};
 use std::f64::consts::{LN_2, PI};
 
@@ -12,6 +12,13 @@ use std::f64::consts::{LN_2, PI};
 macro_rules! unary {
     ($name:literal, $prim:ident) => {
         op!($name "default", |c| single(c, [SELF], |[x]| x.unary(PrimOp::$prim)), "the function of this name")
+    };
+}
+
+/// A function that no prim computes.
+macro_rules! native {
+    ($name:literal, $doc:literal) => {
+        OpDecl::new(concat!("aten.", $name, ".default"), Cost::Pointwise, &[], $doc)
     };
 }
 
@@ -118,6 +125,16 @@ pub const DECLS: &[OpDecl] = &[
     op!("special_xlog1py" "other_scalar", |c| pointwise(c, [SELF, OTHER], xlog1py), "x·ln(1 + y); 0 at x = 0"),
     op!("special_xlog1py" "self_scalar", |c| pointwise(c, [SELF, OTHER], xlog1py), "x·ln(1 + y); 0 at x = 0"),
     op!("logaddexp" "default", |c| pointwise(c, [SELF, OTHER], logaddexp), "ln(eᵃ + eᵇ)"),
+    native!("i0", "modified Bessel function I₀"),
+    native!("special_i0e", "e^−|x|·I₀(x)"),
+    native!("special_i1", "modified Bessel function I₁"),
+    native!("special_i1e", "e^−|x|·I₁(x)"),
+    native!("special_erfcx", "e^(x²)·erfc(x)"),
+    native!("special_log_ndtr", "ln Φ(x)"),
+    native!("special_ndtri", "the inverse of Φ"),
+    native!("nextafter", "the neighbour of a towards b"),
+    native!("gcd", "greatest common divisor"),
+    native!("lcm", "least common multiple"),
     op!("logaddexp2" "default", |c| pointwise(c, [SELF, OTHER], logaddexp2), "log₂(2ᵃ + 2ᵇ)"),
 ];
 
@@ -201,8 +218,13 @@ fn pow_scalar(c: &mut Call<'_, '_>) -> RuleResult {
     }
 }
 
+/// Eager's sign of NaN is 0, the prim's is NaN.
 fn sign<'f, 'g>([x]: [Expr<'f, 'g>; 1]) -> Expr<'f, 'g> {
-    if x.dtype() == DType::Bool { x } else { x.unary(PrimOp::Sign) }
+    match x.dtype() {
+        DType::Bool => x,
+        d if d.is_float() => x.is_nan().select(x.constant(0.0), x.unary(PrimOp::Sign)),
+        _ => x.unary(PrimOp::Sign),
+    }
 }
 
 fn round_decimals(c: &mut Call<'_, '_>) -> RuleResult {
