@@ -362,7 +362,7 @@ impl Graph {
         self.values.get(v.0 as usize)
     }
 
-    /// For changing a type; a name given here is not made unique (the verifier finds a collision).
+    /// For changing a type; for a name use [`Graph::rename`], which keeps names unique.
     pub fn value_mut(&mut self, v: ValueId) -> &mut Value {
         &mut self.values[v.0 as usize]
     }
@@ -448,6 +448,14 @@ impl Graph {
         }
         self.nodes.push(Node { op, args, kwargs, results: ids, loc });
         id
+    }
+
+    /// Gives a value another name; one already taken gets a number appended.
+    pub fn rename(&mut self, v: ValueId, name: &str) {
+        if *self.value(v).name != *name {
+            let name = self.unique_name(name.into());
+            self.values[v.0 as usize].name = name;
+        }
     }
 
     /// The name the next value gets: the wanted one when free. Nothing already in the graph is ever renamed.
