@@ -305,15 +305,14 @@ fn gemm(c: &mut Call<'_, '_>, a: &Factor, b: &Factor, out: &[Label], dtype: DTyp
     let y = if [&p, &r, &n, &k].iter().any(|d| d.is_const(0)) {
         zeros(c, &shape, dtype)?
     } else {
-        let left = arranged(c, a, &[&batch, &rows, &summed])?;
-        let right = arranged(c, b, &[&batch, &summed, &columns])?;
-        let batched = !batch.is_empty();
-        let lead = |d: [&Dim; 2]| -> Vec<Dim> {
-            batched.then(|| p.clone()).into_iter().chain(d.into_iter().cloned()).collect()
+        let left = arranged(c, a, &[(&batch, &p), (&rows, &r), (&summed, &k)])?;
+        let right = arranged(c, b, &[(&batch, &p), (&summed, &k), (&columns, &n)])?;
+        let y = if k.is_const(1) {
+            outer_product(c, left, right)?
+        } else {
+            let to: Vec<Dim> = if batch.is_empty() { vec![r, n] } else { vec![p, r, n] };
+            native(c, left, right, to, dtype)?
         };
-        let (left, right) = (reshape(c, left, &lead([&r, &k]))?, reshape(c, right, &lead([&k, &n]))?);
-        let y =
-            if k.is_const(1) { outer_product(c, left, right)? } else { native(c, left, right, lead([&r, &n]), dtype)? };
         reshape(c, y, &shape)?
     };
     let perm: Vec<usize> = out.iter().filter_map(|l| order.iter().position(|o| o == l)).collect();
@@ -323,14 +322,38 @@ fn gemm(c: &mut Call<'_, '_>, a: &Factor, b: &Factor, out: &[Label], dtype: DTyp
     Ok(c.b.permute(y, &perm))
 }
 
-/// The factor with its dims in the order of the label groups.
-fn arranged(c: &mut Call<'_, '_>, x: &Factor, groups: &[&[Label]]) -> Result<ValueId, Decline> {
-    let order = groups.iter().flat_map(|g| g.iter());
-    let perm: Vec<usize> = order.filter_map(|l| x.labels.iter().position(|k| k == l)).collect();
+/// A group of labels that become one dim, and its size.
+type Group<'a> = (&'a [Label], &'a Dim);
+
+/// The factor as `[P, first, second]` (no P without batch labels), each dim a group of labels. Groups whose dims already
+/// stand together are merged before they are moved, so that the factor stays a view.
+fn arranged(c: &mut Call<'_, '_>, x: &Factor, groups: &[Group<'_>; 3]) -> Result<ValueId, Decline> {
+    let groups = if groups[0].0.is_empty() { &groups[1..] } else { &groups[..] };
+    let to: Vec<Dim> = groups.iter().map(|(_, size)| (*size).clone()).collect();
+    let at = |l: &Label| x.labels.iter().position(|k| k == l);
+    let perm: Vec<usize> = groups.iter().flat_map(|(labels, _)| labels.iter().filter_map(at)).collect();
     if perm.len() != x.labels.len() {
         return Err("a dim of a factor has no place in the product".into());
     }
-    Ok(c.b.permute(x.value, &perm))
+    let starts: Vec<Option<usize>> = groups.iter().map(|(labels, _)| labels.first().and_then(at)).collect();
+    let together = groups.iter().zip(&starts).all(|((labels, _), start)| match start {
+        Some(start) => labels.iter().enumerate().all(|(i, l)| at(l) == Some(start + i)),
+        None => true,
+    });
+    if !together {
+        let y = c.b.permute(x.value, &perm);
+        return reshape(c, y, &to);
+    }
+    // Groups in the order in which the factor holds them; an empty one is a dim of size 1 that stands where it has to.
+    let mut order: Vec<usize> = (0..groups.len()).filter(|g| starts[*g].is_some()).collect();
+    order.sort_by_key(|g| starts[*g]);
+    for g in (0..groups.len()).filter(|g| starts[*g].is_none()) {
+        order.insert(g.min(order.len()), g);
+    }
+    let merged: Vec<Dim> = order.iter().map(|g| to[*g].clone()).collect();
+    let y = reshape(c, x.value, &merged)?;
+    let perm: Vec<usize> = (0..groups.len()).filter_map(|g| order.iter().position(|o| *o == g)).collect();
+    Ok(c.b.permute(y, &perm))
 }
 
 /// `[.., R, 1]·[.., 1, N]`; 16-bit floats in f32, rounded once.
