@@ -287,18 +287,16 @@ impl<'a> Run<'a> {
     fn steps(&mut self) -> Result<(), RunError> {
         let instance = self.instance;
         let parallel = self.exe.provider.parallel();
-        let mut pointers = Vec::with_capacity(16);
         for step in &instance.steps {
             for b in &step.make {
                 self.make(*b)?;
             }
             match &step.kind {
-                StepKind::Kernel { compiled, buffers, name, fused } => {
-                    pointers.clear();
-                    pointers.extend(buffers.iter().map(|b| self.pointers[*b as usize]));
+                StepKind::Kernel { compiled, scratch, name, fused } => {
+                    let scratch = self.arena.data().wrapping_add(*scratch);
                     // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                     // place in the arena, which the plan keeps apart from all others alive.
-                    let done = unsafe { compiled.run(&pointers, parallel) };
+                    let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
                     done.map_err(|what| RunError::Kernel { name: name.clone(), fused: fused.clone(), what })?;
                 }
                 StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
@@ -373,7 +371,7 @@ impl<'a> Run<'a> {
             Place::Arena(_) => {
                 let data = self.pointers[b as usize];
                 // SAFETY: the buffer's place in the arena, for the length of this copy.
-                let place = unsafe { self.exe.provider.from_memory(data, spec.dtype, &spec.shape, &spec.strides) }?;
+                let place = unsafe { self.exe.provider.over_memory(data, spec.dtype, &spec.shape, &spec.strides) }?;
                 return place.copy_from(&result).map(|()| None);
             }
             _ => return self.tensor(b)?.copy_from(&result).map(|()| None),
@@ -406,7 +404,7 @@ impl<'a> Run<'a> {
             let data = self.arena.data().wrapping_add(view.offset_bytes);
             let s = &view.spec;
             // SAFETY: inside of the block, as the plan made sure; the tensor is used only while a run holds that block.
-            let tensor = unsafe { self.exe.provider.from_memory(data, s.dtype, &s.shape, &s.strides) }?;
+            let tensor = unsafe { self.exe.provider.over_memory(data, s.dtype, &s.shape, &s.strides) }?;
             self.views.tensors[v] = Some(tensor);
         }
         Ok(())

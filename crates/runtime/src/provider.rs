@@ -23,7 +23,7 @@ pub trait Provider: Send + Sync {
     ///
     /// # Safety
     /// The elements that shape and strides reach from `data` stay valid while the tensor or a view of it lives.
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
         dtype: DType,

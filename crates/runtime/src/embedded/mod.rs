@@ -64,7 +64,7 @@ impl Provider for EmbeddedProvider {
         PlainTensor::empty(dtype, shape, strides).map(TensorHandle::Plain)
     }
 
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
         dtype: DType,

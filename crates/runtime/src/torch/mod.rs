@@ -113,7 +113,7 @@ impl Provider for TorchProvider {
         TorchTensor::empty(self.api, dtype, shape, strides).map(TensorHandle::Torch)
     }
 
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
         dtype: DType,
