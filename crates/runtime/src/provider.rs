@@ -1,5 +1,6 @@
 //! Who runs the operators that we do not fuse, and who owns tensors.
 
+use crate::arena::Lease;
 use crate::parallel::ParallelFor;
 use crate::tensor::TensorHandle;
 use permalloy_ir::{DType, Device};
@@ -26,6 +27,15 @@ pub trait Provider: Send + Sync {
     unsafe fn over_memory(
         &self,
         data: *mut u8,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TensorHandle, String>;
+
+    /// A tensor in leased memory, which goes back to its pool when the tensor's storage dies.
+    fn in_lease(
+        &self,
+        lease: Lease<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],
