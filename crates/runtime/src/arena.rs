@@ -1,7 +1,8 @@
-//! Memory for intermediates: one block a run, kept between runs and shared by all executables of the process.
+//! Memory that is kept: one block a run for intermediates, and blocks for those outputs that die within a step.
 //!
 //! Memory that is touched for the first time costs a page fault per page, several times what writing to it costs, so
-//! blocks go back to a pool instead of to the system. The forward and the backward of a step get the same block.
+//! blocks go back to a pool instead of to the system. All executables of the process share the pools: the forward and
+//! the backward of a step get the same block.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -14,17 +15,20 @@ pub const ALIGN: usize = 64;
 /// Blocks from this size on are aligned to it, so that the system may back them with large pages.
 const LARGE: usize = 2 << 20;
 
-/// Blocks that nobody uses right now.
+/// Blocks that nobody uses right now: never more bytes than were in use at one time.
 pub struct ArenaPool {
     free: Mutex<Free>,
     limit: AtomicUsize,
+    /// Hands out blocks of the very size class only.
+    tight: bool,
 }
 
-/// By capacity, then by age.
-#[derive(Default)]
 struct Free {
+    /// By capacity, then by age.
     blocks: BTreeMap<(usize, u64), Block>,
     bytes: usize,
+    in_use: usize,
+    peak_in_use: usize,
 }
 
 struct Block {
@@ -43,16 +47,32 @@ impl Drop for Block {
     }
 }
 
-/// The pool of this process.
+/// The process's pool for intermediates: a run takes any block that is large enough.
 pub fn pool() -> &'static ArenaPool {
     static POOL: ArenaPool = ArenaPool::new(usize::MAX);
+    &POOL
+}
+
+/// The process's pool for outputs, which hold on to their blocks for longer: blocks fit tightly.
+pub fn output_pool() -> &'static ArenaPool {
+    static POOL: ArenaPool = ArenaPool::tight(usize::MAX);
     &POOL
 }
 
 impl ArenaPool {
     /// Keeps at most `limit` bytes of unused blocks.
     pub const fn new(limit: usize) -> ArenaPool {
-        ArenaPool { free: Mutex::new(Free { blocks: BTreeMap::new(), bytes: 0 }), limit: AtomicUsize::new(limit) }
+        ArenaPool::with(limit, false)
+    }
+
+    /// The same, but a block is only reused for needs of the same size class.
+    pub const fn tight(limit: usize) -> ArenaPool {
+        ArenaPool::with(limit, true)
+    }
+
+    const fn with(limit: usize, tight: bool) -> ArenaPool {
+        let free = Free { blocks: BTreeMap::new(), bytes: 0, in_use: 0, peak_in_use: 0 };
+        ArenaPool { free: Mutex::new(free), limit: AtomicUsize::new(limit), tight }
     }
 
     /// A block of at least this many bytes. When the pool has smaller ones only, the largest of them is given up for it:
@@ -61,15 +81,22 @@ impl ArenaPool {
         let capacity = size_class(bytes)?;
         let outgrown = {
             let mut free = self.free();
-            if let Some((&key, _)) = free.blocks.range((capacity, 0)..).next() {
+            let found = match free.blocks.range((capacity, 0)..).next() {
+                Some((key, _)) if !self.tight || key.0 == capacity => Some(*key),
+                _ => None,
+            };
+            if let Some(key) = found {
                 let block = free.take(key);
+                free.lend(key.0);
                 return Ok(Lease { block, pool: self });
             }
             let largest = free.blocks.last_key_value().map(|(key, _)| *key);
-            largest.filter(|(size, _)| *size >= capacity / 4).and_then(|key| free.take(key))
+            largest.filter(|(size, _)| !self.tight && *size >= capacity / 4).and_then(|key| free.take(key))
         };
         drop(outgrown);
-        Ok(Lease { block: Some(Block::new(capacity)?), pool: self })
+        let block = Block::new(capacity)?;
+        self.free().lend(capacity);
+        Ok(Lease { block: Some(block), pool: self })
     }
 
     /// Gives all unused memory back to the system.
@@ -77,6 +104,7 @@ impl ArenaPool {
         let blocks = {
             let mut free = self.free();
             free.bytes = 0;
+            free.peak_in_use = free.in_use;
             std::mem::take(&mut free.blocks)
         };
         drop(blocks);
@@ -103,6 +131,11 @@ impl Free {
         let block = self.blocks.remove(&key)?;
         self.bytes -= key.0;
         Some(block)
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        self.in_use += bytes;
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
     }
 
     /// Removes the smallest blocks until the rest fits.
@@ -144,8 +177,10 @@ impl Drop for Lease<'_> {
         let removed = {
             let mut free = self.pool.free();
             free.bytes += block.layout.size();
+            free.in_use -= block.layout.size();
             free.blocks.insert((block.layout.size(), block.id), block);
-            free.shrink(self.pool.limit.load(Ordering::Relaxed))
+            let limit = self.pool.limit.load(Ordering::Relaxed).min(free.peak_in_use);
+            free.shrink(limit)
         };
         drop(removed);
     }
@@ -201,13 +236,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tight_pool_gives_blocks_of_the_size_only_and_keeps_no_more_than_was_in_use() {
+        let pool = ArenaPool::tight(usize::MAX);
+        let id = pool.acquire(1 << 16).unwrap().id();
+        assert_ne!(pool.acquire(1 << 14).unwrap().id(), id);
+        assert_eq!(pool.acquire(1 << 16).unwrap().id(), id);
+        for bytes in (1 << 14..1 << 16).step_by(1 << 12) {
+            drop(pool.acquire(bytes).unwrap());
+            assert!(pool.unused_bytes() <= 1 << 16);
+        }
+    }
+
+    #[test]
     fn the_limit_holds() {
         let pool = ArenaPool::new(1 << 20);
         drop(pool.acquire(3 << 20).unwrap());
         assert_eq!(pool.unused_bytes(), 0);
         drop(pool.acquire(1 << 19).unwrap());
         assert_eq!(pool.unused_bytes(), 1 << 19);
-        pool.set_limit(0);
+        pool.set_limit(1 << 18);
         assert_eq!(pool.unused_bytes(), 0);
     }
 

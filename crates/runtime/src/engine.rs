@@ -2,7 +2,7 @@
 
 use crate::parallel::ParallelFor;
 use permalloy_ir::SymbolValues;
-use permalloy_loops::kernel::{BufferId, Kernel, Program, Scatter};
+use permalloy_loops::kernel::{Kernel, Program, Scatter};
 
 /// Makes kernels ready for concrete sizes.
 pub trait Engine: Send + Sync {
@@ -23,11 +23,15 @@ pub trait Engine: Send + Sync {
 
 /// A kernel that is ready to run.
 pub trait CompiledStep: Send + Sync {
-    /// The buffers it wants, in the order [`run`](Self::run) takes them.
-    fn buffers(&self) -> &[BufferId];
+    /// Bytes of memory that [`run`](Self::run) needs for itself.
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
 
     /// # Safety
-    /// `buffers` are the addresses of the first elements of [`buffers`](Self::buffers), each valid for its extent;
-    /// a buffer that is written shares no memory with another one, except as [`crate::plan`] allows in place.
-    unsafe fn run(&self, buffers: &[*mut u8], parallel: &dyn ParallelFor) -> Result<(), String>;
+    /// `buffers` gives, by buffer id, the address of the first element of each buffer that the kernel touches, valid for
+    /// its extent. A buffer that is written shares memory with no other one, except that a buffer it reads may lie at the
+    /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two. `scratch` has
+    /// [`scratch_bytes`](Self::scratch_bytes) bytes, aligned to 64.
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String>;
 }

@@ -1,11 +1,11 @@
 //! A program that can be run.
 
-use crate::arena::{Lease, pool};
+use crate::arena::{Lease, output_pool, pool};
 use crate::bind::{Binder, RunInput};
 use crate::engine::Engine;
 use crate::error::RunError;
 use crate::instance::{
-    Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, ViewSet,
+    Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, ViewSet,
 };
 use crate::plan::{Lifetimes, in_place_pairs, reads, writes};
 use crate::provider::{Provider, TensorSpec};
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex};
 const INSTANCES: usize = 64;
 /// Sets of arena tensors an instance keeps: one for each run at the same time, so to say.
 const VIEW_SETS: usize = 4;
+/// Smaller outputs stay with the provider's allocator, which reuses them without page faults.
+const POOLED_BYTES: usize = 128 << 10;
 
 /// A result of a run.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub struct Executable {
     engine: Arc<dyn Engine>,
     binder: Binder,
     analysis: Analysis,
+    /// Buffers whose tensors may live in pooled memory.
+    pooled: Vec<bool>,
     /// Latest first.
     instances: Mutex<Vec<(Vec<i64>, Arc<Instance>)>>,
 }
@@ -56,9 +60,22 @@ impl Executable {
         let analysis = Analysis { lifetimes: Lifetimes::of(&program), pairs };
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
-        let exe = Executable { program, provider, engine, binder, analysis, instances: Mutex::new(Vec::new()) };
+        let pooled = vec![false; program.buffers.len()];
+        let instances = Mutex::new(Vec::new());
+        let exe = Executable { program, provider, engine, binder, analysis, pooled, instances };
         exe.instance(&hints)?;
         Ok(exe)
+    }
+
+    /// Says which outputs may live in memory that is kept from step to step: values saved for the backward graph and
+    /// gradients, which die within a step or two. Such tensors cannot be resized.
+    pub fn pool_outputs(mut self, outputs: impl IntoIterator<Item = usize>) -> Executable {
+        for o in outputs {
+            if let Some(ProgramOutput::Tensor(t)) = self.program.outputs.get(o) {
+                self.pooled[t.buffer.0 as usize] = true;
+            }
+        }
+        self
     }
 
     pub fn program(&self) -> &Program {
@@ -266,9 +283,15 @@ impl<'a> Run<'a> {
     }
 
     fn make(&mut self, buffer: u32) -> Result<(), RunError> {
-        let s = &self.instance.buffers[buffer as usize].spec;
-        let tensor = self.exe.provider.empty(s.dtype, &s.shape, &s.strides).map_err(RunError::Provider)?;
-        self.set(buffer, tensor);
+        let BufferSpec { spec: s, extent, .. } = &self.instance.buffers[buffer as usize];
+        let bytes = *extent as usize * s.dtype.size();
+        let tensor = if self.exe.pooled[buffer as usize] && bytes >= POOLED_BYTES {
+            let lease = output_pool().acquire(bytes).map_err(RunError::Provider)?;
+            self.exe.provider.in_lease(lease, s.dtype, &s.shape, &s.strides)
+        } else {
+            self.exe.provider.empty(s.dtype, &s.shape, &s.strides)
+        };
+        self.set(buffer, tensor.map_err(RunError::Provider)?);
         Ok(())
     }
 
@@ -287,18 +310,16 @@ impl<'a> Run<'a> {
     fn steps(&mut self) -> Result<(), RunError> {
         let instance = self.instance;
         let parallel = self.exe.provider.parallel();
-        let mut pointers = Vec::with_capacity(16);
         for step in &instance.steps {
             for b in &step.make {
                 self.make(*b)?;
             }
             match &step.kind {
-                StepKind::Kernel { compiled, buffers, name, fused } => {
-                    pointers.clear();
-                    pointers.extend(buffers.iter().map(|b| self.pointers[*b as usize]));
+                StepKind::Kernel { compiled, scratch, name, fused } => {
+                    let scratch = self.arena.data().wrapping_add(*scratch);
                     // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                     // place in the arena, which the plan keeps apart from all others alive.
-                    let done = unsafe { compiled.run(&pointers, parallel) };
+                    let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
                     done.map_err(|what| RunError::Kernel { name: name.clone(), fused: fused.clone(), what })?;
                 }
                 StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
@@ -373,7 +394,7 @@ impl<'a> Run<'a> {
             Place::Arena(_) => {
                 let data = self.pointers[b as usize];
                 // SAFETY: the buffer's place in the arena, for the length of this copy.
-                let place = unsafe { self.exe.provider.from_memory(data, spec.dtype, &spec.shape, &spec.strides) }?;
+                let place = unsafe { self.exe.provider.over_memory(data, spec.dtype, &spec.shape, &spec.strides) }?;
                 return place.copy_from(&result).map(|()| None);
             }
             _ => return self.tensor(b)?.copy_from(&result).map(|()| None),
@@ -406,7 +427,7 @@ impl<'a> Run<'a> {
             let data = self.arena.data().wrapping_add(view.offset_bytes);
             let s = &view.spec;
             // SAFETY: inside of the block, as the plan made sure; the tensor is used only while a run holds that block.
-            let tensor = unsafe { self.exe.provider.from_memory(data, s.dtype, &s.shape, &s.strides) }?;
+            let tensor = unsafe { self.exe.provider.over_memory(data, s.dtype, &s.shape, &s.strides) }?;
             self.views.tensors[v] = Some(tensor);
         }
         Ok(())

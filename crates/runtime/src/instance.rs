@@ -7,7 +7,8 @@ use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, Resolved
 use crate::tensor::{TensorHandle, extent};
 use permalloy_ir::{Dim, SymbolValues};
 use permalloy_loops::kernel::{
-    BufferId, BufferKind, Fused, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Step, TensorRef,
+    BufferId, BufferKind, Fused, Kernel, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter, Step,
+    TensorRef,
 };
 use std::sync::{Arc, Mutex};
 
@@ -67,7 +68,13 @@ pub struct StepSpec {
 }
 
 pub enum StepKind {
-    Kernel { compiled: Box<dyn CompiledStep>, buffers: Vec<u32>, name: String, fused: String },
+    /// `scratch`: offset in the arena.
+    Kernel {
+        compiled: Box<dyn CompiledStep>,
+        scratch: usize,
+        name: String,
+        fused: String,
+    },
     Native(NativeSpec),
 }
 
@@ -135,25 +142,38 @@ impl Instance {
         let eval = |d: &Dim| d.eval(symbols).map_err(|e| RunError::Symbol(e.to_string()));
         let lifetimes = &analysis.lifetimes;
         let mut buffers = buffer_specs(program, &eval)?;
-        let mut calls = Vec::with_capacity(program.steps.len());
+        let mut prepared = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
-            calls.push(match step {
+            let kernel = |compiled: Result<_, String>, name: &str, fused: &[Fused]| {
+                compiled.map(Prepared::Kernel).map_err(|what| RunError::Kernel {
+                    name: name.into(),
+                    fused: fused_names(fused),
+                    what,
+                })
+            };
+            prepared.push(match step {
+                Step::Kernel(k) => kernel(engine.kernel(program, k, symbols), &k.name, &k.fused)?,
+                Step::Scatter(k) => kernel(engine.scatter(program, k, symbols), &k.name, &k.fused)?,
                 Step::Native(c) => {
-                    let (resolved, refs) = resolve(c, program, &buffers, &eval)?;
+                    let (resolved, refs) = resolve(c, &buffers, &eval)?;
                     let resolved = Arc::new(resolved);
                     let call = provider.prepare(resolved.clone()).map_err(|what| native_error(c, what))?;
-                    Some((call, resolved, refs))
+                    Prepared::Native(call, resolved, refs)
                 }
-                _ => None,
             });
         }
-        let routes = (calls.iter().flatten())
-            .map(|(call, r, _)| RouteRecord { op: r.op.clone(), loc: r.loc.clone(), route: call.route().clone() })
+        let routes = (prepared.iter())
+            .filter_map(|p| match p {
+                Prepared::Kernel(_) => None,
+                Prepared::Native(call, r, _) => {
+                    Some(RouteRecord { op: r.op.clone(), loc: r.loc.clone(), route: call.route().clone() })
+                }
+            })
             .collect();
         for (b, spec) in buffers.iter_mut().enumerate() {
             let writers = &lifetimes.writers[b];
-            let made_by_op =
-                matches!(writers.as_slice(), [s] if calls[*s].as_ref().is_some_and(|(c, ..)| !c.writes_into()));
+            let allocates = |s: usize| matches!(&prepared[s], Prepared::Native(call, ..) if !call.writes_into());
+            let made_by_op = matches!(writers.as_slice(), [s] if allocates(*s));
             spec.place = match program.buffers[b].kind {
                 BufferKind::Input(_) => Place::Input,
                 _ if made_by_op && lifetimes.spans[b].is_some_and(|(first, _)| writers[0] == first) => Place::FromOp,
@@ -163,10 +183,19 @@ impl Instance {
                 _ => Place::Unused,
             };
         }
-        let sizes: Vec<_> = (buffers.iter())
+        let mut sizes: Vec<_> = (buffers.iter())
             .map(|b| matches!(b.place, Place::Arena(_)).then(|| b.extent as usize * b.spec.dtype.size()))
             .collect();
-        let plan = pack(program.steps.len(), &sizes, &lifetimes.spans, &analysis.pairs);
+        let mut spans = lifetimes.spans.clone();
+        // Scratch memory lives for one step.
+        for (step, p) in prepared.iter().enumerate() {
+            if let Prepared::Kernel(k) = p {
+                sizes.push(Some(k.scratch_bytes()));
+                spans.push(Some((step, step)));
+            }
+        }
+        let plan = pack(program.steps.len(), &sizes, &spans, &analysis.pairs);
+        let mut scratch = plan.offsets[buffers.len()..].iter().map(|o| o.unwrap_or(0));
         let mut arena = Vec::new();
         for (b, spec) in buffers.iter_mut().enumerate() {
             if let (Place::Arena(_), Some(offset)) = (spec.place, plan.offsets[b]) {
@@ -176,24 +205,15 @@ impl Instance {
         }
         let mut arena_views = Vec::new();
         let mut steps = Vec::with_capacity(program.steps.len());
-        for (step, call) in program.steps.iter().zip(calls) {
-            let kernel_error = |name: &str, fused: &[Fused], what: String| RunError::Kernel {
-                name: name.into(),
-                fused: fused_names(fused),
-                what,
-            };
-            let kind = match (step, call) {
-                (Step::Kernel(k), _) => {
-                    let compiled =
-                        engine.kernel(program, k, symbols).map_err(|e| kernel_error(&k.name, &k.fused, e))?;
-                    kernel_step(compiled, &k.name, &k.fused)
+        for (step, prepared) in program.steps.iter().zip(prepared) {
+            let kind = match (step, prepared) {
+                (Step::Kernel(Kernel { name, fused, .. }) | Step::Scatter(Scatter { name, fused, .. }), p) => {
+                    let Prepared::Kernel(compiled) = p else { continue };
+                    let (name, fused) = (name.clone(), fused_names(fused));
+                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused }
                 }
-                (Step::Scatter(k), _) => {
-                    let compiled =
-                        engine.scatter(program, k, symbols).map_err(|e| kernel_error(&k.name, &k.fused, e))?;
-                    kernel_step(compiled, &k.name, &k.fused)
-                }
-                (Step::Native(c), Some((call, resolved, refs))) => {
+                (Step::Native(c), p) => {
+                    let Prepared::Native(call, resolved, refs) = p else { continue };
                     let mut source = |buffer: u32, spec: &TensorSpec, offset: i64| {
                         source_of(&buffers, &mut arena_views, buffer, spec, offset)
                     };
@@ -206,7 +226,6 @@ impl Instance {
                     };
                     StepKind::Native(NativeSpec { call, resolved, args, out, results })
                 }
-                (Step::Native(c), None) => return Err(native_error(c, "not prepared".into())),
             };
             steps.push(StepSpec { kind, make: Vec::new(), release: Vec::new() });
         }
@@ -226,6 +245,13 @@ impl Instance {
             routes,
         })
     }
+}
+
+/// A step whose memory is not known yet.
+enum Prepared {
+    Kernel(Box<dyn CompiledStep>),
+    /// With the operands as buffer and offset.
+    Native(Box<dyn PreparedCall>, Arc<ResolvedCall>, Vec<(u32, i64)>),
 }
 
 type Eval<'a> = &'a dyn Fn(&Dim) -> Result<i64, RunError>;
@@ -263,7 +289,6 @@ fn view_spec(t: &TensorRef, buffers: &[BufferSpec], eval: Eval<'_>) -> Result<(T
 /// The call with sizes known, and its tensor operands as buffer and offset.
 fn resolve(
     c: &NativeCall,
-    program: &Program,
     buffers: &[BufferSpec],
     eval: Eval<'_>,
 ) -> Result<(ResolvedCall, Vec<(u32, i64)>), RunError> {
@@ -286,7 +311,6 @@ fn resolve(
         .map(|(n, a)| Ok((n.clone(), resolve_arg(a, &mut next, eval)?)))
         .collect::<Result<_, RunError>>()?;
     let results = c.results.iter().map(|r| r.map(|b| buffers[b.0 as usize].spec.clone())).collect();
-    debug_assert!(c.results.iter().flatten().all(|b| (b.0 as usize) < program.buffers.len()));
     Ok((ResolvedCall { op: c.op.clone(), loc: c.loc.clone(), args, kwargs, tensors, results }, refs))
 }
 
@@ -321,11 +345,6 @@ pub fn fused_names(fused: &[Fused]) -> String {
         None => f.op.to_string(),
     };
     fused.iter().map(name).collect::<Vec<_>>().join(", ")
-}
-
-fn kernel_step(compiled: Box<dyn CompiledStep>, name: &str, fused: &[Fused]) -> StepKind {
-    let buffers = compiled.buffers().iter().map(|b| b.0).collect();
-    StepKind::Kernel { compiled, buffers, name: name.into(), fused: fused_names(fused) }
 }
 
 fn source_of(

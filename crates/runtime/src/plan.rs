@@ -74,36 +74,35 @@ pub fn for_each_tensor<'a>(arg: &'a NativeArg, f: &mut impl FnMut(&'a TensorRef)
 }
 
 /// Pairs (output, input) of a kernel that may lie at the same place: every load of the input has the address of the
-/// output's only store, comes before it, and the kernel makes one pass only (it has no reductions).
+/// output's only store, and no two points of the nest store to the same address, so that each address is read by none
+/// but the point that writes it.
 pub fn in_place_pairs(kernel: &Kernel) -> Vec<(BufferId, BufferId)> {
-    if kernel.ops.iter().any(|o| matches!(o.kind, OpKind::Reduce { .. })) {
-        return Vec::new();
-    }
-    /// What is known of one buffer: its only access so far, and the last operation that uses it.
+    /// What is known of one buffer: its only access so far, and how it is used.
     struct Seen<'a> {
         access: Option<&'a Access>,
-        last: usize,
         loads: bool,
         stores: usize,
     }
     let mut seen: BTreeMap<BufferId, Seen<'_>> = BTreeMap::new();
-    for (i, op) in kernel.ops.iter().enumerate() {
+    for op in &kernel.ops {
         let (buffer, access, is_store) = match &op.kind {
             OpKind::Load { buffer, access } => (*buffer, Some(access).filter(|a| a.masks.is_empty()), false),
             OpKind::LoadAt { buffer, .. } => (*buffer, None, false),
             OpKind::Store { buffer, access, .. } => (*buffer, Some(access).filter(|a| a.masks.is_empty()), true),
             _ => continue,
         };
-        let s = seen.entry(buffer).or_insert(Seen { access, last: i, loads: false, stores: 0 });
+        let s = seen.entry(buffer).or_insert(Seen { access, loads: false, stores: 0 });
         s.access = s.access.filter(|a| Some(*a) == access);
-        s.last = i;
         s.loads |= !is_store;
         s.stores += usize::from(is_store);
     }
     let mut pairs = Vec::new();
     for (out, o) in seen.iter().filter(|(_, s)| s.stores == 1 && !s.loads) {
         let Some(access) = o.access else { continue };
-        let fits = |s: &Seen<'_>| s.stores == 0 && s.last < o.last && s.access == Some(access);
+        if access.strides.iter().zip(&kernel.axes).any(|(s, axis)| s.is_const(0) && !axis.size.is_const(1)) {
+            continue;
+        }
+        let fits = |s: &Seen<'_>| s.stores == 0 && s.access == Some(access);
         pairs.extend(seen.iter().filter(|(_, s)| fits(s)).map(|(input, _)| (*out, *input)));
     }
     pairs

@@ -1,5 +1,6 @@
 //! Who runs the operators that we do not fuse, and who owns tensors.
 
+use crate::arena::Lease;
 use crate::parallel::ParallelFor;
 use crate::tensor::TensorHandle;
 use permalloy_ir::{DType, Device};
@@ -23,9 +24,18 @@ pub trait Provider: Send + Sync {
     ///
     /// # Safety
     /// The elements that shape and strides reach from `data` stay valid while the tensor or a view of it lives.
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TensorHandle, String>;
+
+    /// A tensor in leased memory, which goes back to its pool when the tensor's storage dies.
+    fn in_lease(
+        &self,
+        lease: Lease<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],

@@ -409,6 +409,32 @@ fn parallel_loops_run_every_task_and_carry_panics() {
     assert_eq!(done.into_inner(), 10);
 }
 
+#[test]
+fn pooled_outputs_get_the_same_memory_again_once_they_are_dead() {
+    let Some((p, _lock)) = provider() else { return };
+    let n = 100_000;
+    let mut b = P::new("pooled");
+    let x = b.input("x", &[c(n)]);
+    let y = b.f32("y", &[c(n)], BufferKind::Output);
+    b.pointwise(PrimOp::Add, y, x, Err(1.0));
+    b.returns(y);
+    let e = Executable::new(Arc::new(b.0), p.clone(), Arc::new(Points)).unwrap().pool_outputs([0]);
+    let run = || e.run(vec![make(&p, F, &[n], &vec![1.0f32; n as usize])]).unwrap();
+    let first = run();
+    let second = run();
+    let address = |o: &[RunOutput]| tensor(&o[0]).data_ptr();
+    assert_ne!(address(&first), address(&second));
+    let freed = address(&first);
+    let view = tensor(&first[0]).view(&[2], &[1], 5).unwrap();
+    drop(first);
+    let third = run();
+    assert_ne!(address(&third), freed, "a view keeps the memory");
+    drop(view);
+    let fourth = run();
+    assert_eq!(address(&fourth), freed);
+    assert!(read::<f32>(&fourth[0]).iter().all(|v| *v == 2.0));
+}
+
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).and_then(|p| p.parse::<usize>().ok()).unwrap() * 4096

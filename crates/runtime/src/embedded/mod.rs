@@ -5,6 +5,7 @@ mod tensor;
 
 pub use tensor::PlainTensor;
 
+use crate::arena::Lease;
 use crate::parallel::{ParallelFor, Serial, Threads};
 use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, ResolvedCall};
 use crate::tensor::TensorHandle;
@@ -64,7 +65,7 @@ impl Provider for EmbeddedProvider {
         PlainTensor::empty(dtype, shape, strides).map(TensorHandle::Plain)
     }
 
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
         dtype: DType,
@@ -73,6 +74,16 @@ impl Provider for EmbeddedProvider {
     ) -> Result<TensorHandle, String> {
         // SAFETY: the caller's promise.
         Ok(TensorHandle::Plain(unsafe { PlainTensor::from_memory(data, dtype, shape, strides) }))
+    }
+
+    fn in_lease(
+        &self,
+        lease: Lease<'static>,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TensorHandle, String> {
+        Ok(TensorHandle::Plain(PlainTensor::in_lease(lease, dtype, shape, strides)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tensors over plain memory.
 
+use crate::arena::Lease;
 use crate::tensor::extent;
 use permalloy_ir::DType;
 use std::alloc::Layout;
@@ -18,9 +19,10 @@ pub struct PlainTensor {
     memory: Option<Arc<Memory>>,
 }
 
-struct Memory {
-    data: NonNull<u8>,
-    layout: Layout,
+enum Memory {
+    Own(NonNull<u8>, Layout),
+    #[expect(dead_code, reason = "held until the last view dies")]
+    Leased(Lease<'static>),
 }
 
 // SAFETY: like PyTorch's tensors these share memory without locks; who writes while others read is the program's
@@ -35,8 +37,10 @@ unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { std::alloc::dealloc(self.data.as_ptr(), self.layout) };
+        if let Memory::Own(data, layout) = self {
+            // SAFETY: allocated with this layout.
+            unsafe { std::alloc::dealloc(data.as_ptr(), *layout) };
+        }
     }
 }
 
@@ -48,7 +52,7 @@ impl PlainTensor {
         let layout = Layout::from_size_align(bytes.ok_or_else(too_large)?.max(1), 64).map_err(|_| too_large())?;
         // SAFETY: the layout has a size.
         let data = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(too_large)?;
-        let memory = Some(Arc::new(Memory { data, layout }));
+        let memory = Some(Arc::new(Memory::Own(data, layout)));
         Ok(PlainTensor { dtype, shape: shape.into(), strides: strides.into(), data, memory })
     }
 
@@ -74,6 +78,13 @@ impl PlainTensor {
     pub unsafe fn from_memory(data: *mut u8, dtype: DType, shape: &[i64], strides: &[i64]) -> PlainTensor {
         let data = NonNull::new(data).unwrap_or(NonNull::dangling());
         PlainTensor { dtype, shape: shape.into(), strides: strides.into(), data, memory: None }
+    }
+
+    /// In leased memory, which goes back to its pool when the last view dies.
+    pub fn in_lease(lease: Lease<'static>, dtype: DType, shape: &[i64], strides: &[i64]) -> PlainTensor {
+        let data = NonNull::new(lease.data()).unwrap_or(NonNull::dangling());
+        let memory = Some(Arc::new(Memory::Leased(lease)));
+        PlainTensor { dtype, shape: shape.into(), strides: strides.into(), data, memory }
     }
 
     pub fn dtype(&self) -> DType {

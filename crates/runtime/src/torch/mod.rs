@@ -16,6 +16,7 @@ pub use parallel::TorchParallel;
 pub use schema::{Schema, SchemaArg, SchemaType};
 pub use tensor::TorchTensor;
 
+use crate::arena::Lease;
 use crate::parallel::ParallelFor;
 use crate::provider::{NativeRoute, PreparedCall, Provider, PythonOp, ResolvedCall};
 use crate::tensor::TensorHandle;
@@ -113,7 +114,7 @@ impl Provider for TorchProvider {
         TorchTensor::empty(self.api, dtype, shape, strides).map(TensorHandle::Torch)
     }
 
-    unsafe fn from_memory(
+    unsafe fn over_memory(
         &self,
         data: *mut u8,
         dtype: DType,
@@ -122,6 +123,16 @@ impl Provider for TorchProvider {
     ) -> Result<TensorHandle, String> {
         // SAFETY: the caller's promise.
         unsafe { TorchTensor::from_memory(self.api, data, dtype, shape, strides) }.map(TensorHandle::Torch)
+    }
+
+    fn in_lease(
+        &self,
+        lease: Lease<'static>,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TensorHandle, String> {
+        TorchTensor::in_lease(self.api, lease, dtype, shape, strides).map(TensorHandle::Torch)
     }
 
     fn enter(&self) -> u64 {

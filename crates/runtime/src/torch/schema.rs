@@ -124,16 +124,29 @@ impl SchemaType {
     }
 }
 
-/// Position of the bracket that closes the one at `open`; quotes are skipped.
-fn matching(text: &str, open: usize) -> Option<usize> {
-    let (mut depth, mut quote) = (0usize, None);
-    for (i, c) in text.char_indices().skip_while(|(i, _)| *i < open) {
+/// Characters with their positions, less those in quotes.
+fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    let (mut quote, mut escaped) = (None, false);
+    text.char_indices().filter(move |(_, c)| {
+        let inside = quote.is_some();
         match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[') => depth += 1,
-            (None, ')' | ']') => {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(q), c) if *c == q => quote = None,
+            (None, '"' | '\'') => quote = Some(*c),
+            _ => {}
+        }
+        !inside && quote.is_none()
+    })
+}
+
+/// Position of the bracket that closes the one at `open`.
+fn matching(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (i, c) in unquoted(text).skip_while(|(i, _)| *i < open) {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 {
                     return Some(i);
@@ -147,15 +160,12 @@ fn matching(text: &str, open: usize) -> Option<usize> {
 
 /// Parts between commas outside of brackets and quotes.
 fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut quote, mut start) = (Vec::new(), 0i32, None, 0);
-    for (i, c) in text.char_indices() {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[') => depth += 1,
-            (None, ')' | ']') => depth -= 1,
-            (None, ',') if depth == 0 => {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0i32, 0);
+    for (i, c) in unquoted(text) {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ',' if depth == 0 => {
                 parts.push(text[start..i].trim());
                 start = i + 1;
             }

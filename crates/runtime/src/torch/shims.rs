@@ -466,4 +466,36 @@ mod tests {
         assert_eq!(s("aten::x(Tensor a) -> int"), None);
         assert_eq!(s("aten::x(Dimname a) -> Tensor"), None);
     }
+
+    /// `PERMALLOY_TEST_SCHEMAS` names a file of lines `aten.mm.default<TAB>schema`, as PyTorch prints them.
+    #[test]
+    fn every_schema_of_pytorch_parses_and_agrees_with_the_table() {
+        let Some(path) = std::env::var_os("PERMALLOY_TEST_SCHEMAS") else {
+            eprintln!("skipped: PERMALLOY_TEST_SCHEMAS is not set");
+            return;
+        };
+        let text = std::fs::read_to_string(path).unwrap();
+        let (mut odd, mut disagree, mut known) = (Vec::new(), Vec::new(), 0);
+        for (op, schema) in text.lines().filter_map(|l| l.split_once('\t')) {
+            let schema = match Schema::parse(schema) {
+                Ok(s) => s,
+                Err(_) if schema.contains("...") => continue,
+                Err(e) => panic!("{op}: {e}"),
+            };
+            odd.extend(
+                schema.args.iter().filter(|a| matches!(&a.ty, SchemaType::Other(_))).map(|a| format!("{op} {a:?}")),
+            );
+            let Ok(row) = SHIMS.binary_search_by(|(name, _, _)| (*name).cmp(op)) else { continue };
+            known += 1;
+            let (_, _, code) = SHIMS[row];
+            let wanted = signature(&schema).unwrap_or_default();
+            let args = wanted.trim_end_matches('R');
+            if code != wanted && code != args && code.strip_prefix('O') != Some(args) {
+                disagree.push(format!("{op}: {code} {wanted}"));
+            }
+        }
+        assert_eq!(known, SHIMS.len());
+        eprintln!("{odd:#?}\n{disagree:#?}");
+        assert!(disagree.len() <= 4, "{disagree:#?}");
+    }
 }

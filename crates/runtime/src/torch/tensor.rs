@@ -1,6 +1,7 @@
 //! Tensors of PyTorch, owned through handles.
 
 use super::api::{Api, RawTensor};
+use crate::arena::Lease;
 use permalloy_ir::DType;
 use std::ffi::c_void;
 use std::fmt;
@@ -103,6 +104,47 @@ impl TorchTensor {
         })
     }
 
+    /// A tensor in leased memory, which goes back to its pool when the storage dies. Before PyTorch 2.11, whose C interface
+    /// has no deleters, an ordinary tensor.
+    pub fn in_lease(
+        api: &'static Api,
+        lease: Lease<'static>,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TorchTensor, String> {
+        debug_assert_eq!(shape.len(), strides.len());
+        let Some(from_blob) = api.from_blob else { return TorchTensor::empty(api, dtype, shape, strides) };
+        let (n, code, data) = (shape.len() as i64, dtype.scalar_type(), lease.data());
+        let lease = Box::into_raw(Box::new(lease));
+        let made = Self::make(api, "from_blob", |out| {
+            // SAFETY: as for `from_memory`; the memory stays leased until `end_lease` is called for the storage.
+            unsafe {
+                from_blob(
+                    data.cast(),
+                    n,
+                    shape.as_ptr(),
+                    strides.as_ptr(),
+                    0,
+                    code,
+                    CPU,
+                    0,
+                    out,
+                    0,
+                    std::ptr::null(),
+                    0,
+                    Some(end_lease),
+                    lease.cast(),
+                )
+            }
+        });
+        if made.is_err() {
+            // SAFETY: no storage was made, so that nobody else ends the lease.
+            drop(unsafe { Box::from_raw(lease) });
+        }
+        made
+    }
+
     /// Another view of the same storage; `offset` counts elements from this tensor's own first one.
     pub fn view(&self, shape: &[i64], strides: &[i64], offset: i64) -> Result<TorchTensor, String> {
         debug_assert_eq!(shape.len(), strides.len());
@@ -198,6 +240,12 @@ impl TorchTensor {
         // SAFETY: libtorch just made the handle for us.
         unsafe { TorchTensor::from_raw(api, raw) }.ok_or_else(|| format!("{what} returned no tensor"))
     }
+}
+
+/// Deleter of leased storage.
+unsafe extern "C" fn end_lease(_data: *mut c_void, lease: *mut c_void) {
+    // SAFETY: the context that `in_lease` gave, passed back once.
+    drop(unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) });
 }
 
 /// `c10::DeviceType::CPU`

@@ -11,18 +11,15 @@ pub struct Points;
 
 struct PointKernel {
     kernel: Kernel,
-    buffers: Vec<BufferId>,
     sizes: Vec<i64>,
     symbols: SymbolValues,
 }
 
 impl Engine for Points {
     fn kernel(&self, _: &Program, kernel: &Kernel, symbols: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
-        let mut buffers = kernel.reads();
-        buffers.extend(kernel.writes());
         let sizes =
             kernel.axes.iter().map(|a| a.size.eval(symbols).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
-        Ok(Box::new(PointKernel { kernel: kernel.clone(), buffers, sizes, symbols: symbols.clone() }))
+        Ok(Box::new(PointKernel { kernel: kernel.clone(), sizes, symbols: symbols.clone() }))
     }
 
     fn scatter(&self, _: &Program, _: &Scatter, _: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
@@ -31,18 +28,13 @@ impl Engine for Points {
 }
 
 impl CompiledStep for PointKernel {
-    fn buffers(&self) -> &[BufferId] {
-        &self.buffers
-    }
-
-    unsafe fn run(&self, buffers: &[*mut u8], parallel: &dyn ParallelFor) -> Result<(), String> {
+    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
         let points: i64 = self.sizes.iter().product();
         let base: Vec<usize> = buffers.iter().map(|p| p.expose_provenance()).collect();
         let address = |b: BufferId, a: &Access, at: &[i64]| {
-            let i = self.buffers.iter().position(|x| *x == b).unwrap();
             let eval = |d: &Dim| d.eval(&self.symbols).unwrap();
             let offset = a.strides.iter().zip(at).fold(eval(&a.offset), |acc, (s, i)| acc + eval(s) * i);
-            std::ptr::with_exposed_provenance_mut::<f32>(base[i] + offset as usize * 4)
+            std::ptr::with_exposed_provenance_mut::<f32>(base[b.0 as usize] + offset as usize * 4)
         };
         parallel.run(points as usize, &|p| {
             let mut at = vec![0; self.sizes.len()];
