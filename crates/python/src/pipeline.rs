@@ -199,7 +199,7 @@ impl Compiled {
             ProgramInput::Int(_) => InputKind::Int,
         };
         let inputs = program.inputs.iter().map(kind).collect();
-        let engine = Arc::new(permalloy_runtime::CpuEngine);
+        let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
         Ok(Compiled { executable, inputs, records: "[]".to_string() })
