@@ -11,6 +11,7 @@ pub mod foreach;
 pub mod index;
 pub mod matmul;
 pub mod native;
+pub mod random;
 pub mod reduction;
 pub mod slice;
 pub mod view;
@@ -25,6 +26,7 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("index", index::DECLS),
     ("matmul", matmul::DECLS),
     ("native", native::DECLS),
+    ("random", random::DECLS),
     ("reduction", reduction::DECLS),
     ("slice", slice::DECLS),
     ("view", view::DECLS),
