@@ -45,7 +45,9 @@ def transposes():
     for dtype in SUMMED:
         x = values(4, 5, 3, dtype=dtype)
         yield sample("index_add.default", x, 1, index(7, below=5), values(4, 7, 3, dtype=dtype))
-        yield sample("index_add.default", x, 0, index(2, below=4, dtype=torch.int32), values(2, 5, 3, dtype=dtype), alpha=3)
+        yield sample(
+            "index_add.default", x, 0, index(2, below=4, dtype=torch.int32), values(2, 5, 3, dtype=dtype), alpha=3
+        )
         yield sample("scatter_add.default", x, 1, index(4, 7, 3, below=5), values(4, 7, 3, dtype=dtype))
         yield sample("scatter_add.default", x, 2, index(2, 3, 9, below=3), values(4, 5, 9, dtype=dtype))
         yield sample("index_select_backward.default", values(4, 7, 3, dtype=dtype), [4, 5, 3], 1, index(7, below=5))

@@ -5,15 +5,22 @@
 //! PyTorch's; compute 16-bit floats in f32 where eager does and cast back at the end.
 
 pub mod activation;
+pub mod compare;
+pub mod convert;
 pub mod creation;
 mod emit;
+mod expr;
 pub mod foreach;
 pub mod index;
+pub mod loss;
 pub mod matmul;
 pub mod native;
+pub mod norm;
+pub mod pointwise;
 pub mod random;
 pub mod reduction;
 pub mod slice;
+pub mod softmax;
 pub mod view;
 
 use crate::decl::OpDecl;
@@ -30,6 +37,12 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("reduction", reduction::DECLS),
     ("slice", slice::DECLS),
     ("view", view::DECLS),
+    ("pointwise", pointwise::DECLS),
+    ("compare", compare::DECLS),
+    ("convert", convert::DECLS),
+    ("norm", norm::DECLS),
+    ("softmax", softmax::DECLS),
+    ("loss", loss::DECLS),
 ];
 
 #[cfg(test)]

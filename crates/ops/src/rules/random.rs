@@ -1,11 +1,9 @@
 //! Random draws. They run natively, so that the numbers are those of eager's generator, in their order and exactly once.
 
-use super::emit::{binary, full, one, op, operand, result_dtype};
-use crate::decl::{Call, Effect, OpDecl, RuleResult};
-use permalloy_ir::{Arg, PrimOp};
+use super::emit::op;
+use crate::decl::{Effect, OpDecl};
 
 pub const DECLS: &[OpDecl] = &[
-    op!(Pointwise "aten.native_dropout_backward.default", "native_dropout_backward" => native_dropout_backward, "dy·mask·scale"),
     op!(Opaque "aten.native_dropout.default", "x·mask/(1 − p), and the mask").effect(Effect::Random),
     op!(Opaque "aten.bernoulli.default", "1 with probability x").effect(Effect::Random),
     op!(Opaque "aten.bernoulli.p", "1 with probability p").effect(Effect::Random),
@@ -67,15 +65,3 @@ pub const DECLS: &[OpDecl] = &[
     op!(Opaque "rngprims.philox_rand.default", "uniform draws of a named position in the stream")
         .effect(Effect::Random),
 ];
-
-/// `dy·(mask·scale)`.
-fn native_dropout_backward(c: &mut Call<'_, '_>) -> RuleResult {
-    let (grad, mask) = (operand(c, 0, "grad_output")?, operand(c, 1, "mask")?);
-    let scale = c.f64(2, "scale", 1.0)?;
-    let to = result_dtype(c, 0)?.compute();
-    let (grad, mask) = (c.b.cast(grad, to), c.b.cast(mask, to));
-    let scale = full(c, &Arg::Float(scale), &[], to)?;
-    let factor = binary(c, PrimOp::Mul, mask, scale)?;
-    let y = binary(c, PrimOp::Mul, grad, factor)?;
-    one(c, y)
-}
