@@ -21,6 +21,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import ShortenTraceback
 from torch._functorch.partitioners import default_partition, has_recomputable_ops, min_cut_rematerialization_partition
+from torch._guards import TracingContext
 
 from . import _core, dump, native, stubs
 from . import record as book
@@ -134,6 +135,10 @@ class Session:
     # --- forward, backward and inference graphs
 
     def compile(self, gm: fx.GraphModule, kind: str) -> stubs.Boxed:
+        context = TracingContext.try_get()
+        if kind == "forward" and context is not None and context.fw_metadata is not None:
+            # With donated buffers AOTAutograd forbids retain_graph=True, and we make no use of them.
+            context.fw_metadata.bw_donated_idxs = []
         runs = stubs.behind(gm)
         if runs is None:
             record = Record(book.next_name(), kind, compiled=False, origin=origin_of(gm))
