@@ -516,6 +516,23 @@ def test_threads_and_reentrancy():
     same(again[0], want)
 
 
+@pytest.mark.parametrize("cut", ["own", "torch"])
+def test_backward_reads_inputs_as_they_were_before_a_write(cut):
+    def fn(x, y, w):
+        loss = ((x + w) ** 2).sum() + (y[1:].sin() * w).sum()
+        x.mul_(2)
+        y.zero_()
+        return loss
+
+    def run(f):
+        x, y, w = torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4), torch.ones(4, requires_grad=True)
+        f(x, y, w).backward()
+        return x, y, w.grad
+
+    with permalloy.config.patch(partition=cut):
+        same(run(torch.compile(fn, backend="permalloy")), run(fn))
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_backward_twice(dynamic):
     with glue_engine.installed():
