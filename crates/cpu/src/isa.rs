@@ -61,7 +61,7 @@ impl IsaLevel {
     /// The best this processor has; `PERMALLOY_ISA=portable|avx2|avx512` asks for less.
     pub fn detect() -> IsaLevel {
         static LEVEL: LazyLock<IsaLevel> = LazyLock::new(|| {
-            let best = best();
+            let best = IsaLevel::best();
             match std::env::var("PERMALLOY_ISA").as_deref() {
                 Ok("portable") => IsaLevel::Portable,
                 Ok("avx2") => best.min(IsaLevel::Avx2),
@@ -69,6 +69,12 @@ impl IsaLevel {
             }
         });
         *LEVEL
+    }
+
+    /// The best this processor has.
+    pub fn best() -> IsaLevel {
+        static BEST: LazyLock<IsaLevel> = LazyLock::new(best);
+        *BEST
     }
 }
 
@@ -95,7 +101,7 @@ fn best() -> IsaLevel {
 /// compiled for `level`.
 #[macro_export]
 macro_rules! multiversion {
-    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $body:path; ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $body:ident; ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $(#[$meta])*
         ///
         /// # Safety

@@ -90,7 +90,8 @@ impl Dim {
         match (self, other) {
             (_, Dim::Const(1)) => self.clone(),
             (Dim::Const(a), Dim::Const(b)) if *b != 0 => {
-                Dim::Const(a.div_euclid(*b) - i64::from(*b < 0 && a.rem_euclid(*b) != 0))
+                let floor = a.wrapping_div(*b);
+                Dim::Const(floor - i64::from(a.wrapping_rem(*b) != 0 && (*a < 0) != (*b < 0)))
             }
             _ => self.div_exact(other).unwrap_or_else(|| Dim::atom(Atom::FloorDiv(self.clone(), other.clone()))),
         }
@@ -101,8 +102,8 @@ impl Dim {
         match (self, other) {
             (_, Dim::Const(1)) => Dim::ZERO,
             (Dim::Const(a), Dim::Const(b)) if *b != 0 => {
-                let r = a.rem_euclid(*b);
-                Dim::Const(if *b < 0 && r != 0 { r + *b } else { r })
+                let r = a.wrapping_rem(*b);
+                Dim::Const(if r != 0 && (r < 0) != (*b < 0) { r + *b } else { r })
             }
             _ if self.div_exact(other).is_some() => Dim::ZERO,
             _ => Dim::atom(Atom::Mod(self.clone(), other.clone())),
@@ -132,7 +133,7 @@ impl Dim {
         match (self, other) {
             (_, Dim::Const(0)) => None,
             (_, Dim::Const(1)) => Some(self.clone()),
-            (Dim::Const(a), Dim::Const(b)) => (a % b == 0).then(|| Dim::Const(a / b)),
+            (Dim::Const(a), Dim::Const(b)) => (a.wrapping_rem(*b) == 0).then(|| Dim::Const(a.wrapping_div(*b))),
             (Dim::Const(0), _) => Some(Dim::ZERO),
             _ if self == other => Some(Dim::ONE),
             _ => poly_div(terms_of(self), &terms_of(other)),
@@ -186,6 +187,14 @@ impl Dim {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// Number of terms of the polynomial: what adding and multiplying it costs.
+    pub fn term_count(&self) -> usize {
+        match self {
+            Dim::Const(_) => 1,
+            Dim::Expr(p) => p.terms.len(),
         }
     }
 
@@ -260,15 +269,17 @@ fn poly_div(mut rest: Terms, by: &Terms) -> Option<Dim> {
     let mut quotient = Terms::new();
     for _ in 0..16 {
         let Some((m, c)) = lead(&rest) else { return Some(from_terms(quotient)) };
-        if c % by_coefficient != 0 {
+        if c.checked_rem(by_coefficient)? != 0 {
             return None;
         }
-        let (qm, qc) = (divide(&m, &by_monomial)?, c / by_coefficient);
+        let (qm, qc) = (divide(&m, &by_monomial)?, c.checked_div(by_coefficient)?);
         for (bm, bc) in by {
-            *rest.entry(multiply(&qm, bm)).or_insert(0) -= qc.checked_mul(*bc)?;
+            let slot = rest.entry(multiply(&qm, bm)).or_insert(0);
+            *slot = slot.checked_sub(qc.checked_mul(*bc)?)?;
         }
         rest.retain(|_, c| *c != 0);
-        *quotient.entry(qm).or_insert(0) += qc;
+        let slot = quotient.entry(qm).or_insert(0);
+        *slot = slot.checked_add(qc)?;
     }
     None
 }
@@ -402,6 +413,10 @@ mod tests {
         assert_eq!(s("a").modulo(&s("b")).eval(&env), Ok(1));
         assert_eq!(Dim::from(7).floor_div(&Dim::from(-2)), Dim::from(-4));
         assert_eq!(Dim::from(7).modulo(&Dim::from(-2)), Dim::from(-1));
+        assert_eq!(Dim::from(-7).floor_div(&Dim::from(2)), Dim::from(-4));
+        assert_eq!(Dim::from(-7).modulo(&Dim::from(2)), Dim::from(1));
+        assert_eq!(Dim::from(-7).floor_div(&Dim::from(-2)), Dim::from(3));
+        assert_eq!(Dim::from(i64::MIN).floor_div(&Dim::from(-1)), Dim::from(i64::MIN));
         assert_eq!(s("c").eval(&env), Err(EvalError::Unbound("c".into())));
     }
 

@@ -3,6 +3,7 @@
 use crate::dim::{Dim, Symbol};
 use crate::dtype::{DType, Device};
 use crate::prim::PrimOp;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -334,6 +335,8 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     values: Vec<Value>,
     nodes: Vec<Node>,
+    /// Names given so far, asked for membership only.
+    names: HashSet<Arc<str>>,
 }
 
 impl Graph {
@@ -346,6 +349,7 @@ impl Graph {
             outputs: Vec::new(),
             values: Vec::new(),
             nodes: Vec::new(),
+            names: HashSet::new(),
         }
     }
 
@@ -353,6 +357,12 @@ impl Graph {
         &self.values[v.0 as usize]
     }
 
+    /// As [`Graph::value`], or None for a handle that is not of this graph.
+    pub fn get_value(&self, v: ValueId) -> Option<&Value> {
+        self.values.get(v.0 as usize)
+    }
+
+    /// For changing a type; for a name use [`Graph::rename`], which keeps names unique.
     pub fn value_mut(&mut self, v: ValueId) -> &mut Value {
         &mut self.values[v.0 as usize]
     }
@@ -402,10 +412,11 @@ impl Graph {
         }
     }
 
-    /// Adds an input tensor; `name` must be new.
+    /// Adds an input tensor. A name already taken gets a number appended.
     pub fn add_input(&mut self, name: &str, ty: TensorType, role: Role) -> ValueId {
         let value = ValueId(self.values.len() as u32);
-        self.values.push(Value { name: name.into(), ty, def: Def::Input(self.inputs.len() as u32) });
+        let name = self.unique_name(name.into());
+        self.values.push(Value { name, ty, def: Def::Input(self.inputs.len() as u32) });
         self.inputs.push(Input::Tensor { value, role });
         value
     }
@@ -416,7 +427,7 @@ impl Graph {
     }
 
     /// Appends a node. `results` gives name and type of each result, None where the operator returns nothing.
-    /// An empty name gets one made from the value's number.
+    /// An empty name gets one made from the value's number; a name already taken gets a number appended.
     pub fn add_node(
         &mut self,
         op: Op,
@@ -430,13 +441,35 @@ impl Graph {
         for (i, r) in results.into_iter().enumerate() {
             ids.push(r.map(|(name, ty)| {
                 let v = ValueId(self.values.len() as u32);
-                let name = if name.is_empty() { format!("v{}", v.0).into() } else { name };
+                let name = self.unique_name(name);
                 self.values.push(Value { name, ty, def: Def::Node(id, i as u32) });
                 v
             }));
         }
         self.nodes.push(Node { op, args, kwargs, results: ids, loc });
         id
+    }
+
+    /// Gives a value another name; one already taken gets a number appended.
+    pub fn rename(&mut self, v: ValueId, name: &str) {
+        if *self.value(v).name != *name {
+            let name = self.unique_name(name.into());
+            self.values[v.0 as usize].name = name;
+        }
+    }
+
+    /// The name the next value gets: the wanted one when free. Nothing already in the graph is ever renamed.
+    fn unique_name(&mut self, wanted: Arc<str>) -> Arc<str> {
+        let id = self.values.len();
+        let base: Arc<str> = if wanted.is_empty() { format!("v{id}").into() } else { wanted };
+        let mut name = base.clone();
+        // The value's number makes the first attempt almost always free, so that n equal names cost n steps.
+        let mut suffix = id;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}_{suffix}").into();
+            suffix += 1;
+        }
+        name
     }
 
     /// How often each value is read, outputs counted.
@@ -453,5 +486,33 @@ impl Graph {
             }
         }
         uses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_unique_whoever_comes_first() {
+        let ty = TensorType::new(DType::F32, vec![]);
+        let mut g = Graph::new("t", GraphKind::Inference);
+        let a = g.add_input("v1", ty.clone(), Role::Primal);
+        let made =
+            g.add_node(Op::Prim(PrimOp::Exp), vec![Arg::Value(a)], vec![], vec![Some(("".into(), ty.clone()))], None);
+        let given = g.add_node(
+            Op::Prim(PrimOp::Exp),
+            vec![Arg::Value(a)],
+            vec![],
+            vec![Some(("v1_1".into(), ty.clone()))],
+            None,
+        );
+        let again = g.add_input("v1", ty, Role::Primal);
+        let names: Vec<&str> = g.values().map(|(_, v)| &*v.name).collect();
+        let distinct: HashSet<&str> = names.iter().copied().collect();
+        assert_eq!(distinct.len(), 4, "{names:?}");
+        assert_eq!(&*g.value(a).name, "v1");
+        assert!(g.node(made).result() < g.node(given).result());
+        assert_ne!(&*g.value(again).name, "v1");
     }
 }

@@ -142,6 +142,10 @@ impl Rule<'_> {
         if not_float && t[0].dtype.is_float() {
             return Err(format!("{op}: operand is {}, not bool or integer", t[0].dtype));
         }
+        let not_bool = matches!(op, PrimOp::Neg | PrimOp::Abs | PrimOp::Sub | PrimOp::Shl | PrimOp::Shr);
+        if not_bool && t[0].dtype == DType::Bool {
+            return Err(format!("{op}: operand is bool; cast it first"));
+        }
         Ok(ty)
     }
 
@@ -189,14 +193,10 @@ impl Rule<'_> {
             PrimOp::Reshape => {
                 ty.shape = self.dims("shape")?;
                 let (from, to) = (x.numel(), ty.numel());
-                if let (Some(a), Some(b)) = (from.as_const(), to.as_const()) {
-                    if a != b {
-                        return Err(format!(
-                            "{op}: {} has {a} elements, {} has {b}",
-                            shape(&x.shape),
-                            shape(&ty.shape)
-                        ));
-                    }
+                if let (Some(a), Some(b)) = (from.as_const(), to.as_const())
+                    && a != b
+                {
+                    return Err(format!("{op}: {} has {a} elements, {} has {b}", shape(&x.shape), shape(&ty.shape)));
                 }
             }
             PrimOp::Permute => {
@@ -226,10 +226,10 @@ impl Rule<'_> {
                 let Some(step) = step.as_const().filter(|s| *s >= 1) else {
                     return Err(format!("{op}: step must be a positive constant"));
                 };
-                if let (Some(s), Some(e)) = (start.as_const(), end.as_const()) {
-                    if s < 0 || s > e || x.shape[d].as_const().is_some_and(|n| e > n) {
-                        return Err(format!("{op}: {s}..{e} does not lie in 0..{}", x.shape[d]));
-                    }
+                if let (Some(s), Some(e)) = (start.as_const(), end.as_const())
+                    && (s < 0 || s > e || x.shape[d].as_const().is_some_and(|n| e > n))
+                {
+                    return Err(format!("{op}: {s}..{e} does not lie in 0..{}", x.shape[d]));
                 }
                 ty.shape[d] = (&(&end - &start) + &Dim::from(step - 1)).floor_div(&Dim::from(step));
             }
@@ -293,8 +293,9 @@ impl Rule<'_> {
                 ty.shape.splice(d..=d, index.shape.iter().cloned());
             }
             PrimOp::IndexSum => {
-                let d = self.one("dim")?.as_const().ok_or_else(|| self.missing("dim"))? as usize;
-                if d + index.rank() > x.rank() || x.shape[d..d + index.rank()] != index.shape[..] {
+                let d = self.one("dim")?.as_const().ok_or_else(|| self.missing("dim"))?;
+                let d = usize::try_from(d).map_err(|_| format!("{op}: dim={d} is negative"))?;
+                if d.saturating_add(index.rank()) > x.rank() || x.shape[d..d + index.rank()] != index.shape[..] {
                     return Err(format!(
                         "{op}: index {} does not lie in {} at dim {d}",
                         shape(&index.shape),

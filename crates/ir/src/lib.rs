@@ -17,13 +17,19 @@
 //! ```
 
 mod builder;
+mod cursor;
 mod dim;
 mod dtype;
 mod graph;
 mod infer;
+mod nearest;
+mod parse;
 mod prim;
+mod text;
+mod verify;
 
 pub use builder::Builder;
+pub use cursor::ParseError;
 pub use dim::{Atom, Dim, EvalError, Poly, Symbol, SymbolValues};
 pub use dtype::{DType, Device};
 pub use graph::{
@@ -31,4 +37,7 @@ pub use graph::{
     contiguous_strides,
 };
 pub use infer::{infer, shape as shape_text};
+pub use nearest::{did_you_mean, nearest};
 pub use prim::{PrimKind, PrimOp};
+pub use text::{float_text, quote};
+pub use verify::{VerifyError, verify};

@@ -220,6 +220,7 @@ pub struct NativeCall {
 }
 
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a program holds few steps, each once")]
 pub enum Step {
     Kernel(Kernel),
     Scatter(Scatter),

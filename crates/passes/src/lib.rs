@@ -1,1 +1,16 @@
-//! Placeholder.
+//! Passes over the graph IR: routes, cleaning, partition. Each is a function from graph to graph with a name.
+//!
+//! No pass knows how a kernel is run or calls a native operator.
+
+mod flow;
+mod partition;
+mod record;
+mod route;
+mod simplify;
+mod timing;
+
+pub use partition::{Partition, PartitionError, partition};
+pub use record::{Reason, Record, RouteTaken};
+pub use route::{RouteOptions, Routed, parse_overrides, route};
+pub use simplify::simplify;
+pub use timing::Timing;

@@ -1,0 +1,69 @@
+//! What the `permalloy` command does; `main.rs` only prints it. Commands return their output as text, so that tests
+//! call them without a process.
+//!
+//! ```
+//! let listing = permalloy_cli::command(["ops", "aten.gelu.default"]).unwrap();
+//! assert!(listing.contains("pointwise"));
+//! ```
+
+mod decompose;
+pub mod filetest;
+pub mod ops;
+pub mod opt;
+pub mod stages;
+mod values;
+
+pub use decompose::decompose;
+
+use lexopt::{Arg, Parser};
+use std::ffi::OsString;
+
+const HELP: &str = "\
+usage: permalloy COMMAND …
+
+  opt [--bless] FILE…            run filetests (files or folders of .pm) and compare with what they expect
+  opt --stage NAME,… FILE        run stages on a graph and print the result (FILE `-` is standard input)
+  opt --stages                   list the stages
+  ops [--target cpu] [--json]    list the declared operators with cost and route
+  ops [--target cpu] NAME        show one operator
+";
+
+/// Why a command gives no output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CliError {
+    /// The arguments make no sense; exit status 2.
+    Usage(String),
+    /// The command ran and failed; exit status 1.
+    Failed(String),
+}
+
+impl From<lexopt::Error> for CliError {
+    fn from(e: lexopt::Error) -> CliError {
+        CliError::Usage(e.to_string())
+    }
+}
+
+/// Runs a command given by its arguments, without the program's name; gives what it prints.
+pub fn command<I>(args: I) -> Result<String, CliError>
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    let mut parser = Parser::from_args(args);
+    match parser.next()? {
+        None | Some(Arg::Long("help") | Arg::Short('h')) => Ok(HELP.to_string()),
+        Some(Arg::Long("version") | Arg::Short('V')) => {
+            Ok(concat!("permalloy ", env!("CARGO_PKG_VERSION"), "\n").to_string())
+        }
+        Some(Arg::Value(name)) => match name.to_str() {
+            Some("opt") => opt::command(parser),
+            Some("ops") => ops::command(parser),
+            _ => {
+                let name = name.to_string_lossy();
+                let hint = permalloy_ir::did_you_mean(&name, ["opt", "ops"]);
+                Err(CliError::Usage(format!("there is no command `{name}`{hint}\n{HELP}")))
+            }
+        },
+        Some(other) => Err(other.unexpected().into()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `permalloy opt`: runs filetests, or single stages on a graph.
+
+use crate::CliError;
+use crate::filetest::{files_below, run_file};
+use crate::stages::{STAGES, run_stages, stages_named};
+use lexopt::{Arg, Parser, ValueExt};
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+pub fn command(mut parser: Parser) -> Result<String, CliError> {
+    let (mut list, mut bless, mut stages) = (false, std::env::var_os("BLESS").is_some_and(|v| v == "1"), None);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("stages") => list = true,
+            Arg::Long("bless") => bless = true,
+            Arg::Long("stage") => stages = Some(parser.value()?.string()?),
+            Arg::Value(path) => paths.push(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if list {
+        return Ok(STAGES.iter().map(|s| format!("{:<10} {}\n", s.name, s.doc)).collect());
+    }
+    match (stages, paths.as_slice()) {
+        (_, []) => Err(CliError::Usage("opt needs a file (or --stages)".to_string())),
+        (Some(names), [path]) => {
+            let stages = stages_named(names.split(',').map(str::trim)).map_err(CliError::Usage)?;
+            let text = read(path).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))?;
+            run_stages(&text, &stages).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
+        }
+        (Some(_), _) => Err(CliError::Usage("opt --stage takes one file".to_string())),
+        (None, paths) => run_all(paths, bless),
+    }
+}
+
+/// Runs every filetest; the output has one line a file, failures with what differs.
+fn run_all(paths: &[PathBuf], bless: bool) -> Result<String, CliError> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(files_below(path).map_err(CliError::Failed)?);
+    }
+    let (mut report, mut failed) = (String::new(), 0);
+    for file in &files {
+        // Writing to a string cannot fail.
+        let _ = match run_file(file, bless) {
+            Ok(()) => writeln!(report, "ok     {}", file.display()),
+            Err(message) => {
+                failed += 1;
+                writeln!(report, "FAILED {}\n{}", file.display(), message.trim_end())
+            }
+        };
+    }
+    let _ = writeln!(report, "{} filetests, {failed} failed", files.len());
+    if failed == 0 { Ok(report) } else { Err(CliError::Failed(report)) }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path)
+}

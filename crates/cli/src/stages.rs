@@ -1,0 +1,102 @@
+//! The stages a filetest may run. A later pass joins by one entry in [`STAGES`].
+
+use crate::decompose::decompose;
+use crate::values::{Arguments, print_outputs};
+use permalloy_interp::{Options, run};
+use permalloy_ir::{Graph, did_you_mean, verify};
+
+/// One step on the way of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    /// What a file's `// run:` line and `--stage` call it.
+    pub name: &'static str,
+    /// One line for `permalloy opt --stages`.
+    pub doc: &'static str,
+    pub apply: fn(&mut Work<'_>) -> Result<(), String>,
+}
+
+/// Every stage, in the order of the pipeline.
+pub const STAGES: &[Stage] = &[
+    Stage { name: "parse", doc: "read the text; prints the graph in canonical form", apply: parse },
+    Stage { name: "verify", doc: "check that the graph is legal; prints its size", apply: check },
+    Stage {
+        name: "decompose",
+        doc: "replace every operator by its first rule that accepts it; prints the graph",
+        apply: decompose_all,
+    },
+    Stage { name: "interp", doc: "run in the reference interpreter; prints the outputs", apply: interpret },
+];
+
+/// What the stages of one run work on.
+#[derive(Debug)]
+pub struct Work<'t> {
+    pub text: &'t str,
+    /// What the comments of the text say of the arguments of a run.
+    pub arguments: Arguments<'t>,
+    /// There as soon as `parse` has run.
+    pub graph: Option<Graph>,
+    /// What the last stage prints.
+    pub printed: String,
+}
+
+impl Work<'_> {
+    /// The graph as it now is.
+    pub fn graph(&self) -> Result<&Graph, String> {
+        self.graph.as_ref().ok_or_else(|| "no graph has been read".to_string())
+    }
+}
+
+/// The stages of these names; the message of an unknown one says which exist.
+pub fn stages_named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<&'static Stage>, String> {
+    let find = |name: &str| {
+        STAGES.iter().find(|s| s.name == name).ok_or_else(|| {
+            let known: Vec<&str> = STAGES.iter().map(|s| s.name).collect();
+            let hint = did_you_mean(name, known.iter().copied());
+            format!("there is no stage `{name}`{hint} (stages: {})", known.join(", "))
+        })
+    };
+    names.into_iter().map(find).collect()
+}
+
+/// Runs the stages on a text and gives what the last one prints; an error starts with the stage's name.
+/// The text is parsed first, whether the list says so or not.
+pub fn run_stages(text: &str, stages: &[&Stage]) -> Result<String, String> {
+    let arguments = Arguments::read(text)?;
+    let mut work = Work { text, arguments, graph: None, printed: String::new() };
+    let implied = stages.first().is_none_or(|s| s.name != "parse").then_some(&STAGES[0]);
+    for stage in implied.into_iter().chain(stages.iter().copied()) {
+        (stage.apply)(&mut work).map_err(|e| format!("{}: {e}", stage.name))?;
+    }
+    Ok(work.printed)
+}
+
+fn parse(work: &mut Work<'_>) -> Result<(), String> {
+    let graph = Graph::parse(work.text).map_err(|e| e.to_string())?;
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn check(work: &mut Work<'_>) -> Result<(), String> {
+    let g = work.graph()?;
+    verify(g).map_err(|e| e.to_string())?;
+    work.printed = format!("legal: {} inputs, {} nodes, {} outputs\n", g.inputs.len(), g.node_count(), g.outputs.len());
+    Ok(())
+}
+
+fn decompose_all(work: &mut Work<'_>) -> Result<(), String> {
+    let graph = decompose(work.graph()?)?;
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn interpret(work: &mut Work<'_>) -> Result<(), String> {
+    let graph = work.graph()?;
+    // First, so that the arguments are made for a legal graph.
+    verify(graph).map_err(|e| e.to_string())?;
+    let inputs = work.arguments.inputs(graph)?;
+    let outputs = run(graph, &inputs, Options { round: work.arguments.round }).map_err(|e| e.to_string())?;
+    work.printed = print_outputs(&outputs);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Native calls and their operands.
+
+use super::output::natural_strides;
+use super::*;
+
+impl<'g> Lowering<'g> {
+    pub(super) fn native(&mut self, node: &'g Node) -> Result<(), String> {
+        // Operands first: some need a copy, which is a unit of its own.
+        for v in node.operands() {
+            self.strided_operand(v)?;
+        }
+        let unit = self.units.add(self.position);
+        let mut args = Vec::with_capacity(node.args.len());
+        for a in &node.args {
+            args.push(self.native_arg(unit, a)?);
+        }
+        let mut kwargs = Vec::with_capacity(node.kwargs.len());
+        for (n, a) in &node.kwargs {
+            kwargs.push((n.clone(), self.native_arg(unit, a)?));
+        }
+        let mut results = Vec::with_capacity(node.results.len());
+        for r in &node.results {
+            results.push(r.map(|v| {
+                let ty = self.graph.ty(v);
+                let strides = ty.strides.clone().unwrap_or_else(|| contiguous_strides(&ty.shape));
+                let buffer = self.add_buffer(&self.graph.value(v).name, ty, strides.clone(), BufferKind::Native);
+                let layout = View::strided(&ty.shape, &strides);
+                self.infos[v.0 as usize].home = Some(Home::Memory { buffer, layout, writers: vec![unit] });
+                buffer
+            }));
+        }
+        let op = node.op.to_string().into();
+        self.bodies.push(Unit::Native(Box::new(NativeCall { op, args, kwargs, results, loc: node.loc.clone() })));
+        self.settle(unit)
+    }
+
+    /// Makes sure a value can be handed to PyTorch as a strided tensor, copying it when it cannot.
+    pub(super) fn strided_operand(&mut self, v: ValueId) -> Result<(), String> {
+        let x = v.0 as usize;
+        let strided =
+            !self.is_inline(x)? && self.memory_view(x, &self.infos[x].view).is_some_and(|v| v.as_strided().is_some());
+        if strided {
+            return Ok(());
+        }
+        let copy = self.materialize_view(x)?;
+        self.infos[x].base = copy;
+        self.infos[x].view = View::contiguous(&self.infos[x].shape);
+        Ok(())
+    }
+
+    pub(super) fn tensor_ref(&mut self, unit: UnitId, x: Val) -> Result<TensorRef, String> {
+        let view = self.memory_view(x, &self.infos[x].view.clone());
+        let view = view.ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
+        let (_, strides) = view.as_strided().ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
+        let shape = self.infos[x].shape.clone();
+        let strides = natural_strides(&shape, strides);
+        let buffer = self.read(unit, x).ok_or_else(|| format!("%{} is not in memory", self.infos[x].name))?;
+        Ok(TensorRef { buffer, shape, strides, offset: view.offset })
+    }
+
+    pub(super) fn native_arg(&mut self, unit: UnitId, a: &Arg) -> Result<NativeArg, String> {
+        Ok(match a {
+            Arg::Value(v) => NativeArg::Tensor(self.tensor_ref(unit, v.0 as usize)?),
+            Arg::Int(d) => NativeArg::Int(d.clone()),
+            Arg::Float(x) => NativeArg::Float(*x),
+            Arg::Bool(b) => NativeArg::Bool(*b),
+            Arg::Str(s) => NativeArg::Str(s.clone()),
+            Arg::DType(d) => NativeArg::DType(*d),
+            Arg::Device(d) => NativeArg::Device(*d),
+            Arg::Layout(s) => NativeArg::Layout(s.clone()),
+            Arg::MemoryFormat(s) => NativeArg::MemoryFormat(s.clone()),
+            Arg::List(items) => {
+                let mut list = Vec::with_capacity(items.len());
+                for i in items {
+                    list.push(self.native_arg(unit, i)?);
+                }
+                NativeArg::List(list)
+            }
+            Arg::None => NativeArg::None,
+        })
+    }
+}

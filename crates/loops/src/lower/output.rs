@@ -1,0 +1,121 @@
+//! What the program returns, and in which memory.
+
+use super::*;
+
+impl<'g> Lowering<'g> {
+    pub(super) fn outputs(&mut self) -> Result<Vec<ProgramOutput>, String> {
+        self.position = u32::MAX;
+        let mut done: Vec<(ValueId, ProgramOutput)> = Vec::new();
+        let mut taken: Vec<BufferId> = Vec::new();
+        let mut out = Vec::new();
+        for o in &self.graph.outputs {
+            out.push(match o {
+                Output::None => ProgramOutput::None,
+                Output::Int(d) => ProgramOutput::Int(d.clone()),
+                Output::Value(v) => match done.iter().find(|(x, _)| x == v) {
+                    Some((_, r)) => r.clone(),
+                    None => {
+                        let r = ProgramOutput::Tensor(self.output(*v, &mut taken)?);
+                        done.push((*v, r.clone()));
+                        r
+                    }
+                },
+            });
+        }
+        Ok(out)
+    }
+
+    /// Gives an output its own memory in the promised layout; aliases of inputs stay aliases outside of backward graphs.
+    pub(super) fn output(&mut self, v: ValueId, taken: &mut Vec<BufferId>) -> Result<TensorRef, String> {
+        let x = v.0 as usize;
+        let info = self.infos[x].clone();
+        let ty = self.graph.ty(v).clone();
+        let promised = ty.strides.clone().unwrap_or_else(|| contiguous_strides(&ty.shape));
+        match self.home(info.base)?.clone() {
+            Home::Memory { buffer, .. } => {
+                let kind = self.buffers[buffer.0 as usize].kind;
+                let identity = info.base == x
+                    || info.view == View::contiguous(&self.infos[info.base].shape)
+                        && info.shape == self.infos[info.base].shape;
+                let backward = self.graph.kind == GraphKind::Backward;
+                let as_is = self.memory_view(x, &info.view).and_then(|m| m.as_strided().map(|(_, s)| (m.offset, s)));
+                if let (BufferKind::Input(_), Some((offset, strides))) = (kind, as_is.clone())
+                    && (identity || !backward)
+                {
+                    let strides = natural_strides(&ty.shape, strides);
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
+                }
+                if kind == BufferKind::Native && identity && !taken.contains(&buffer) {
+                    taken.push(buffer);
+                    let strides = self.buffers[buffer.0 as usize].strides.clone();
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides, offset: Dim::ZERO });
+                }
+                if kind == BufferKind::Intermediate
+                    && identity
+                    && same_strides(&ty.shape, &promised, &contiguous_strides(&ty.shape))
+                    && !taken.contains(&buffer)
+                {
+                    taken.push(buffer);
+                    self.buffers[buffer.0 as usize].kind = BufferKind::Output;
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset: Dim::ZERO });
+                }
+            }
+            Home::Group { .. }
+                if info.base == x && same_strides(&ty.shape, &promised, &contiguous_strides(&ty.shape)) =>
+            {
+                let buffer = self.buffer_of(x).ok_or("an output has no buffer")?;
+                if !taken.contains(&buffer) {
+                    taken.push(buffer);
+                    self.buffers[buffer.0 as usize].kind = BufferKind::Output;
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset: Dim::ZERO });
+                }
+            }
+            _ => {}
+        }
+        self.output_copy(x, &ty, promised)
+    }
+
+    /// A fresh output holding a copy of `x`; dims that eager returns with stride 0 are stored once.
+    pub(super) fn output_copy(&mut self, x: Val, ty: &TensorType, promised: Vec<Dim>) -> Result<TensorRef, String> {
+        let stored = |d: usize| !promised[d].is_const(0) || ty.shape[d].is_const(1);
+        let shape: Vec<Dim> = (0..ty.rank()).map(|d| if stored(d) { ty.shape[d].clone() } else { Dim::ONE }).collect();
+        let mut source = x;
+        if shape != ty.shape {
+            let info = self.infos[x].clone();
+            source = self.add_val(x, shape.clone());
+            let dims = (0..ty.rank()).map(|d| if stored(d) { info.view.dims[d].clone() } else { vec![] }).collect();
+            if info.base == x {
+                return Err(format!("output %{} is promised with stride 0 but is no view", info.name));
+            }
+            self.infos[source].base = info.base;
+            self.infos[source].view = View { offset: info.view.offset, dims };
+        }
+        let sub = TensorType { dtype: ty.dtype, shape: shape.clone(), strides: None, device: ty.device };
+        let name = self.infos[x].name.clone();
+        let buffer = self.add_buffer(&name, &sub, promised.clone(), BufferKind::Output);
+        let target = View::strided(&shape, &promised);
+        let val = if self.infos[source].base == source && matches!(self.infos[source].home, Some(Home::Group { .. })) {
+            source
+        } else {
+            let copy = self.add_val(source, shape.clone());
+            self.place_copy(source, copy, shape, super::nodes::copy_of_ours())?;
+            copy
+        };
+        self.add_store(ExtraStore { val, buffer, target })?;
+        Ok(TensorRef { buffer, shape: ty.shape.clone(), strides: promised, offset: Dim::ZERO })
+    }
+}
+
+/// Strides of size-1 dims say nothing; give them what a dense tensor would have.
+pub(super) fn natural_strides(shape: &[Dim], mut strides: Vec<Dim>) -> Vec<Dim> {
+    for d in (0..shape.len()).rev() {
+        if shape[d].is_const(1) {
+            strides[d] = if d + 1 < shape.len() { &strides[d + 1] * &shape[d + 1] } else { Dim::ONE };
+        }
+    }
+    strides
+}
+
+pub(super) fn same_strides(shape: &[Dim], a: &[Dim], b: &[Dim]) -> bool {
+    shape.iter().any(|n| n.is_const(0)) || (0..shape.len()).all(|d| shape[d].is_const(1) || a[d] == b[d])
+}

@@ -1,0 +1,351 @@
+//! Cuts a routed joint graph into a forward and a backward graph.
+//!
+//! What the backward needs from the forward is chosen as a minimum cut: saving a value costs its bytes, recomputing a
+//! cheap operator costs nothing (its operands must then be available in turn), and what is dear, drawn at random or
+//! ordered is never run twice. Saving a graph input costs almost nothing, since it is alive anyway.
+
+use crate::flow::{INFINITE, Network};
+use crate::simplify::effect;
+use permalloy_ir::{
+    Arg, Dim, Graph, GraphKind, Input, Node, Op, Output, PrimKind, PrimOp, Role, Symbol, SymbolValues, TensorType,
+    ValueId,
+};
+use permalloy_ops::{Cost, Effect};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The two graphs and what passes between them.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// Outputs: the joint's forward outputs, then the saved tensors, then the saved integers.
+    pub forward: Graph,
+    /// Inputs: saved integers, saved tensors, then tangents.
+    pub backward: Graph,
+    /// Names of the saved values, as in the joint graph, with their types.
+    pub saved: Vec<(String, TensorType)>,
+    /// Size symbols that the backward needs.
+    pub saved_ints: Vec<Dim>,
+    /// Bytes of the saved values that are not graph inputs (by hint, for symbolic sizes).
+    pub saved_bytes: i64,
+}
+
+/// The graph cannot be cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionError(pub String);
+
+impl fmt::Display for PartitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PartitionError {}
+
+/// Cuts a joint graph. `known` says of a value name whether the caller can describe it; asked only for symbolic shapes.
+pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partition, PartitionError> {
+    let GraphKind::Joint { forward_outputs } = joint.kind else {
+        return Err(PartitionError(format!("{} is not a joint graph", joint.name)));
+    };
+    let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let facts = Facts::of(joint, forward_outputs)?;
+    let saved = choose_saved(joint, &facts, &hints, known);
+    let saved_ints = symbols_of_backward(joint, &facts, &saved, forward_outputs);
+
+    let mut forward = Extract::new(joint, "forward", GraphKind::Forward);
+    for input in &joint.inputs {
+        match input {
+            Input::Tensor { role: Role::Tangent, .. } => {}
+            Input::Tensor { value, role } => forward.input(joint, *value, *role),
+            Input::Int(d) => forward.graph.add_int_input(d.clone()),
+        }
+    }
+    let wanted: Vec<ValueId> =
+        values_of(&joint.outputs[..forward_outputs]).into_iter().chain(saved.iter().copied()).collect();
+    forward.nodes(joint, &wanted, |n| {
+        !facts.backward_only[n] && effect(&joint.node(permalloy_ir::NodeId(n as u32)).op) != Effect::Pure
+    })?;
+    for o in &joint.outputs[..forward_outputs] {
+        forward.output(o)?;
+    }
+    for v in &saved {
+        forward.output(&Output::Value(*v))?;
+    }
+    forward.graph.outputs.extend(saved_ints.iter().cloned().map(Output::Int));
+
+    let mut backward = Extract::new(joint, "backward", GraphKind::Backward);
+    for d in &saved_ints {
+        backward.graph.add_int_input(d.clone());
+    }
+    for v in &saved {
+        backward.input(joint, *v, Role::Primal);
+    }
+    for input in &joint.inputs {
+        if let Input::Tensor { value, role: Role::Tangent } = input {
+            backward.input(joint, *value, Role::Tangent);
+        }
+    }
+    let wanted = values_of(&joint.outputs[forward_outputs..]);
+    backward.nodes(joint, &wanted, |n| {
+        facts.backward_only[n] && effect(&joint.node(permalloy_ir::NodeId(n as u32)).op) != Effect::Pure
+    })?;
+    for o in &joint.outputs[forward_outputs..] {
+        backward.output(o)?;
+    }
+    let bytes = |v: &ValueId| {
+        if matches!(joint.value(*v).def, permalloy_ir::Def::Input(_)) { 0 } else { size(joint.ty(*v), &hints) }
+    };
+    Ok(Partition {
+        saved_bytes: saved.iter().map(bytes).sum(),
+        saved: saved.iter().map(|v| (joint.value(*v).name.to_string(), joint.ty(*v).clone())).collect(),
+        saved_ints,
+        forward: forward.graph,
+        backward: backward.graph,
+    })
+}
+
+fn values_of(outputs: &[Output]) -> Vec<ValueId> {
+    outputs.iter().filter_map(|o| if let Output::Value(v) = o { Some(*v) } else { None }).collect()
+}
+
+fn size(ty: &TensorType, hints: &SymbolValues) -> i64 {
+    ty.numel().eval(hints).unwrap_or(1).max(1) * ty.dtype.size() as i64
+}
+
+/// Which side of the cut each node can be on.
+struct Facts {
+    /// Reads a tangent, directly or not.
+    backward_only: Vec<bool>,
+    /// Value is read by the backward side and could be made by the forward.
+    needed: Vec<bool>,
+    /// Node may be run again in the backward.
+    recomputable: Vec<bool>,
+    /// Node is among the ancestors of a backward output.
+    in_backward: Vec<bool>,
+}
+
+impl Facts {
+    fn of(joint: &Graph, forward_outputs: usize) -> Result<Facts, PartitionError> {
+        let mut tangent = vec![false; joint.value_count()];
+        for i in &joint.inputs {
+            if let Input::Tensor { value, role: Role::Tangent } = i {
+                tangent[value.0 as usize] = true;
+            }
+        }
+        let mut backward_only = vec![false; joint.node_count()];
+        for (id, n) in joint.nodes() {
+            if n.operands().iter().any(|v| tangent[v.0 as usize]) {
+                backward_only[id.0 as usize] = true;
+                n.results.iter().flatten().for_each(|r| tangent[r.0 as usize] = true);
+            }
+        }
+        for v in values_of(&joint.outputs[..forward_outputs]) {
+            if tangent[v.0 as usize] {
+                return Err(PartitionError(format!("forward output %{} depends on a tangent", joint.value(v).name)));
+            }
+        }
+        let mut needed = vec![false; joint.value_count()];
+        let mut alive = vec![false; joint.value_count()];
+        for v in values_of(&joint.outputs[forward_outputs..]) {
+            alive[v.0 as usize] = true;
+            needed[v.0 as usize] = !tangent[v.0 as usize];
+        }
+        let mut in_backward = vec![false; joint.node_count()];
+        for (id, n) in joint.nodes().rev() {
+            let i = id.0 as usize;
+            if !n.results.iter().flatten().any(|r| alive[r.0 as usize])
+                && !(backward_only[i] && effect(&n.op) != Effect::Pure)
+            {
+                continue;
+            }
+            in_backward[i] = true;
+            for v in n.operands() {
+                alive[v.0 as usize] = true;
+                needed[v.0 as usize] |= backward_only[i] && !tangent[v.0 as usize];
+            }
+        }
+        let recomputable = joint.nodes().map(|(_, n)| recomputable(n)).collect();
+        Ok(Facts { backward_only, needed, recomputable, in_backward })
+    }
+}
+
+/// Cheap enough, and safe, to run twice.
+fn recomputable(n: &Node) -> bool {
+    match &n.op {
+        Op::Prim(p) => match p.kind() {
+            PrimKind::Reduce | PrimKind::Scan => false,
+            PrimKind::Index => matches!(p, PrimOp::Gather | PrimOp::Take),
+            _ => *p != PrimOp::Concat,
+        },
+        Op::External(name) => permalloy_ops::lookup(name)
+            .is_some_and(|d| d.effect == Effect::Pure && matches!(d.cost, Cost::View | Cost::Pointwise)),
+    }
+}
+
+fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn Fn(&str) -> bool) -> Vec<ValueId> {
+    let values = joint.value_count();
+    let (source, sink) = (2 * values, 2 * values + 1);
+    let mut net = Network::new(2 * values + 2);
+    let mut used = vec![false; values];
+    for (v, value) in joint.values() {
+        let i = v.0 as usize;
+        let (inside, outside) = (2 * i, 2 * i + 1);
+        let node = match value.def {
+            permalloy_ir::Def::Node(n, _) => Some(n),
+            permalloy_ir::Def::Input(_) => None,
+        };
+        if node.is_some_and(|n| facts.backward_only[n.0 as usize]) || is_tangent(joint, v) {
+            continue;
+        }
+        used[i] = true;
+        let describable = value.ty.shape.iter().all(|d| d.as_const().is_some()) || known(&value.name);
+        let view = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::View));
+        let cost = match node {
+            None => 1,
+            // A view saved is a view copied: dearer than saving its base, however little.
+            Some(_) if view => 2 + (size(&value.ty, hints) as u64).saturating_mul(64) / 60,
+            Some(_) => 2 + size(&value.ty, hints) as u64,
+        };
+        let free = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::Source));
+        net.add_edge(inside, outside, if describable && !free { cost } else { INFINITE });
+        match node {
+            None => net.add_edge(source, inside, INFINITE),
+            Some(n) => {
+                if !facts.recomputable[n.0 as usize] {
+                    net.add_edge(source, inside, INFINITE);
+                }
+                // Running the node again needs all of its operands.
+                for o in joint.node(n).operands() {
+                    net.add_edge(2 * o.0 as usize + 1, inside, INFINITE);
+                }
+            }
+        }
+        if facts.needed[i] {
+            net.add_edge(outside, sink, INFINITE);
+        }
+    }
+    let side = net.min_cut(source, sink);
+    joint
+        .values()
+        .map(|(v, _)| v)
+        .filter(|v| used[v.0 as usize] && side[2 * v.0 as usize] && !side[2 * v.0 as usize + 1])
+        .collect()
+}
+
+fn is_tangent(joint: &Graph, v: ValueId) -> bool {
+    match joint.value(v).def {
+        permalloy_ir::Def::Input(i) => matches!(joint.inputs[i as usize], Input::Tensor { role: Role::Tangent, .. }),
+        permalloy_ir::Def::Node(..) => false,
+    }
+}
+
+/// Every symbol that a type or an argument on the backward side mentions.
+fn symbols_of_backward(joint: &Graph, facts: &Facts, saved: &[ValueId], forward_outputs: usize) -> Vec<Dim> {
+    let mut found: Vec<Symbol> = Vec::new();
+    let mut ty = |t: &TensorType| {
+        t.shape.iter().chain(t.strides.iter().flatten()).for_each(|d| d.collect_symbols(&mut found));
+    };
+    saved.iter().for_each(|v| ty(joint.ty(*v)));
+    for i in &joint.inputs {
+        if let Input::Tensor { value, role: Role::Tangent } = i {
+            ty(joint.ty(*value));
+        }
+    }
+    for (id, n) in joint.nodes() {
+        if facts.in_backward[id.0 as usize] {
+            n.results.iter().flatten().for_each(|r| ty(joint.ty(*r)));
+        }
+    }
+    for (id, n) in joint.nodes() {
+        if facts.in_backward[id.0 as usize] {
+            n.args.iter().chain(n.kwargs.iter().map(|(_, a)| a)).for_each(|a| arg_symbols(a, &mut found));
+        }
+    }
+    for o in &joint.outputs[forward_outputs..] {
+        if let Output::Int(d) = o {
+            d.collect_symbols(&mut found);
+        }
+    }
+    let sorted: BTreeSet<Symbol> = found.into_iter().collect();
+    sorted.iter().map(|s| Dim::sym(s)).collect()
+}
+
+fn arg_symbols(a: &Arg, out: &mut Vec<Symbol>) {
+    match a {
+        Arg::Int(d) => d.collect_symbols(out),
+        Arg::List(items) => items.iter().for_each(|i| arg_symbols(i, out)),
+        _ => {}
+    }
+}
+
+/// Copies a part of a graph.
+struct Extract {
+    graph: Graph,
+    map: Vec<Option<ValueId>>,
+}
+
+impl Extract {
+    fn new(joint: &Graph, suffix: &str, kind: GraphKind) -> Extract {
+        let mut graph = Graph::new(&format!("{}_{suffix}", joint.name), kind);
+        graph.symbols = joint.symbols.clone();
+        Extract { graph, map: vec![None; joint.value_count()] }
+    }
+
+    fn input(&mut self, joint: &Graph, v: ValueId, role: Role) {
+        let value = joint.value(v);
+        self.map[v.0 as usize] = Some(self.graph.add_input(&value.name, value.ty.clone(), role));
+    }
+
+    /// Copies the nodes that `wanted` needs, stopping at values already there, and those that `must` names.
+    fn nodes(&mut self, joint: &Graph, wanted: &[ValueId], must: impl Fn(usize) -> bool) -> Result<(), PartitionError> {
+        let mut alive = vec![false; joint.value_count()];
+        wanted.iter().for_each(|v| alive[v.0 as usize] = true);
+        let mut take = vec![false; joint.node_count()];
+        for (id, n) in joint.nodes().rev() {
+            let needed = n.results.iter().flatten().any(|r| alive[r.0 as usize] && self.map[r.0 as usize].is_none());
+            if needed || must(id.0 as usize) {
+                take[id.0 as usize] = true;
+                n.operands().iter().for_each(|v| alive[v.0 as usize] = true);
+            }
+        }
+        for (id, n) in joint.nodes().filter(|(id, _)| take[id.0 as usize]) {
+            let mut one = |v: ValueId| {
+                self.map[v.0 as usize].ok_or_else(|| {
+                    PartitionError(format!(
+                        "{} in the {} reads %{}, which is not there",
+                        n.op,
+                        self.graph.name,
+                        joint.value(v).name
+                    ))
+                })
+            };
+            let args = n.args.iter().map(|a| a.map_values(&mut one)).collect::<Result<Vec<_>, _>>()?;
+            let kwargs = n
+                .kwargs
+                .iter()
+                .map(|(k, a)| Ok((k.clone(), a.map_values(&mut one)?)))
+                .collect::<Result<Vec<_>, PartitionError>>()?;
+            let results =
+                n.results.iter().map(|r| r.map(|v| (joint.value(v).name.clone(), joint.ty(v).clone()))).collect();
+            let new = self.graph.add_node(n.op.clone(), args, kwargs, results, n.loc.clone());
+            let made = self.graph.node(new).results.clone();
+            for (old, new) in joint.node(id).results.iter().zip(made) {
+                if let Some(old) = old {
+                    // A saved result of a multi-result node stays what was saved.
+                    self.map[old.0 as usize] = self.map[old.0 as usize].or(new);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, o: &Output) -> Result<(), PartitionError> {
+        let o = match o {
+            Output::Value(v) => {
+                Output::Value(self.map[v.0 as usize].ok_or_else(|| PartitionError("an output is not made".into()))?)
+            }
+            other => other.clone(),
+        };
+        self.graph.outputs.push(o);
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Decisions as values: what was chosen for each operator, and why.
+
+use std::sync::Arc;
+
+/// How an operator of the traced graph is run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RouteTaken {
+    /// Rewritten by the named rule; what it became is fused.
+    Decomposed(&'static str),
+    /// PyTorch's own kernel.
+    Native,
+}
+
+/// Where a decision came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// `config.routes` or `PERMALLOY_ROUTES`.
+    Override,
+    /// A line of the target's policy table.
+    Policy,
+    /// The table has a rule and no policy line says otherwise.
+    DefaultRule,
+    /// The table has no rule.
+    NoRule,
+    /// The operator is not in the table.
+    Unknown,
+    /// The rule does not cover these arguments.
+    Declined,
+    /// What the rule made does not have the promised type.
+    Mismatch,
+}
+
+/// One decision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    pub op: Arc<str>,
+    pub loc: Option<Arc<str>>,
+    pub route: RouteTaken,
+    pub reason: Reason,
+    /// The policy line's reason, or what the rule said when it declined.
+    pub detail: String,
+    /// Other routes the table has.
+    pub alternatives: Vec<String>,
+}
+
+impl Record {
+    /// `decompose:gelu` or `native`.
+    pub fn route_name(&self) -> String {
+        match self.route {
+            RouteTaken::Decomposed(rule) => format!("decompose:{rule}"),
+            RouteTaken::Native => "native".to_string(),
+        }
+    }
+}
+
+impl Reason {
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Override => "override",
+            Reason::Policy => "policy",
+            Reason::DefaultRule => "default-rule",
+            Reason::NoRule => "no-rule",
+            Reason::Unknown => "unknown-op",
+            Reason::Declined => "rule-declined",
+            Reason::Mismatch => "rule-mismatch",
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the compiler cannot do without Python: read an operator's schema, and call operators that PyTorch's C functions
+//! cannot reach. Both take the interpreter lock; call them from threads that do not hold it, or that do.
+
+use crate::callable::{Bridge, capsule};
+use crate::pipeline::RawTensor;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList};
+use std::ffi::c_void;
+
+/// An argument or a result of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Tensor(RawTensor),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    /// `bf16`: the name in the text form.
+    DType(String),
+    /// `cpu`, `cuda:0`
+    Device(String),
+    /// `strided`
+    Layout(String),
+    /// `contiguous_format`
+    MemoryFormat(String),
+    List(Vec<Value>),
+    None,
+}
+
+/// `str(torch.ops.aten.mm.default._schema)`, or None for an operator that PyTorch does not know.
+pub fn schema(op: &str) -> Option<String> {
+    Python::attach(|py| python(py, "schema")?.call1((op,))?.extract()).ok().flatten()
+}
+
+/// Calls an operator by its full name (`aten.mm.default`). Tensor arguments are consumed; the results are the caller's.
+/// The error is the exception's text.
+pub fn call_op(op: &str, args: &[Value], kwargs: &[(&str, Value)]) -> Result<Vec<Value>, String> {
+    Python::attach(|py| {
+        let positional = PyList::empty(py);
+        for a in args {
+            positional.append(to_python(py, a)?)?;
+        }
+        let keywords = PyDict::new(py);
+        for (name, a) in kwargs {
+            keywords.set_item(name, to_python(py, a)?)?;
+        }
+        let results = python(py, "call_op")?.call1((op, positional, keywords))?;
+        results.cast_into::<PyList>()?.iter().map(|r| from_python(py, &r)).collect::<PyResult<Vec<Value>>>()
+    })
+    .map_err(|e: PyErr| e.to_string())
+}
+
+/// A function of `permalloy.callbacks`, looked up once.
+fn python<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || PyResult::Ok(py.import("permalloy.callbacks")?.into_any().unbind()))?;
+    module.bind(py).getattr(name)
+}
+
+fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let tagged = |kind: &str, text: &str| python(py, "constant")?.call1((kind, text));
+    Ok(match value {
+        Value::Tensor(RawTensor(handle)) => {
+            let list = Bridge::get(py)?.from_handles.bind(py).call1((vec![capsule(py, *handle)?],))?;
+            list.get_item(0)?
+        }
+        Value::Int(i) => i.into_pyobject(py)?.into_any(),
+        Value::Float(x) => x.into_pyobject(py)?.into_any(),
+        Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Value::Str(s) => s.into_pyobject(py)?.into_any(),
+        Value::DType(s) => tagged("dtype", s)?,
+        Value::Device(s) => tagged("device", s)?,
+        Value::Layout(s) => tagged("layout", s)?,
+        Value::MemoryFormat(s) => tagged("memory_format", s)?,
+        Value::List(items) => {
+            let out = PyList::empty(py);
+            for item in items {
+                out.append(to_python(py, item)?)?;
+            }
+            out.into_any()
+        }
+        Value::None => py.None().into_bound(py),
+    })
+}
+
+fn from_python(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if value.is_none() {
+        return Ok(Value::None);
+    }
+    if let Ok(b) = value.cast::<pyo3::types::PyBool>() {
+        return Ok(Value::Bool(b.is_true()));
+    }
+    if let Ok(i) = value.cast::<pyo3::types::PyInt>() {
+        return Ok(Value::Int(i.extract()?));
+    }
+    if let Ok(x) = value.cast::<pyo3::types::PyFloat>() {
+        return Ok(Value::Float(x.extract()?));
+    }
+    if let Ok(items) = value.cast::<PyList>() {
+        return Ok(Value::List(items.iter().map(|i| from_python(py, &i)).collect::<PyResult<_>>()?));
+    }
+    let handles = Bridge::get(py)?.to_handles.bind(py).call1((vec![value],))?;
+    let handle = handle_of(&handles.get_item(0)?).ok_or_else(|| PyTypeError::new_err("no tensor came back"))?;
+    Ok(Value::Tensor(RawTensor(handle)))
+}
+
+fn handle_of(capsule: &Bound<'_, PyAny>) -> Option<*mut c_void> {
+    // SAFETY: libtorch's bindings wrap each `AtenTensorHandle` in a capsule without a name.
+    let handle = unsafe { pyo3::ffi::PyCapsule_GetPointer(capsule.as_ptr(), std::ptr::null()) };
+    (!handle.is_null()).then_some(handle)
+}

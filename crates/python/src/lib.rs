@@ -1,0 +1,123 @@
+//! `permalloy._core`: hands graphs to the compiler and tensors to what it made.
+//!
+//! This crate knows Python and the facade in [`pipeline`]; it decides nothing. Panics stop here: each entry point turns
+//! one into `permalloy.InternalError`.
+
+mod callable;
+pub mod callbacks;
+mod errors;
+pub mod pipeline;
+
+use callable::Callable;
+use pipeline::Options;
+use pyo3::prelude::*;
+use std::fmt::Write;
+
+/// A compiled joint graph: a forward and a backward.
+#[pyclass(frozen, module = "permalloy._core")]
+struct Joint {
+    /// What the forward returns after its own outputs, and the backward takes before the tangents: pairs of a value's
+    /// name and its type (None where the graph's text has the value under that name and with that type).
+    #[pyo3(get)]
+    saved: Vec<(String, Option<String>)>,
+    /// Size expressions that the forward returns last, and the backward takes first.
+    #[pyo3(get)]
+    saved_ints: Vec<String>,
+    #[pyo3(get)]
+    forward: Py<Callable>,
+    #[pyo3(get)]
+    backward: Py<Callable>,
+    /// Decisions made on the way, as JSON: a list of objects.
+    #[pyo3(get)]
+    records: String,
+}
+
+/// Compiles a joint graph, cut included. `options` are the attributes of `permalloy.config`.
+#[pyfunction]
+fn compile_joint(py: Python<'_>, text: &str, options: Options) -> PyResult<Joint> {
+    let made = py.detach(|| errors::guarded(|| pipeline::compile_joint(text, &options)));
+    let joint = made.map_err(|e| errors::compile_error(py, e))?;
+    Ok(Joint {
+        saved: joint.saved.into_iter().map(|s| (s.name, s.ty)).collect(),
+        saved_ints: joint.saved_ints,
+        forward: Py::new(py, Callable::new(py, joint.forward)?)?,
+        backward: Py::new(py, Callable::new(py, joint.backward)?)?,
+        records: joint.records,
+    })
+}
+
+/// Compiles a forward, backward or inference graph.
+#[pyfunction]
+fn compile_graph(py: Python<'_>, text: &str, options: Options) -> PyResult<Callable> {
+    let made = py.detach(|| errors::guarded(|| pipeline::compile_graph(text, &options)));
+    Callable::new(py, made.map_err(|e| errors::compile_error(py, e))?)
+}
+
+/// The plan for a graph in readable form: routes, kernels, native calls.
+#[pyfunction]
+fn explain(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::explain(text, &options))).map_err(|e| errors::compile_error(py, e))
+}
+
+/// Returns its arguments at the given positions. For measuring what a call costs.
+#[pyfunction]
+fn passthrough(py: Python<'_>, integers: Vec<bool>, outputs: Vec<Option<usize>>) -> PyResult<Callable> {
+    Callable::new(py, pipeline::passthrough(integers, outputs))
+}
+
+/// The operator table as JSON: a list of objects.
+#[pyfunction]
+fn ops_json() -> String {
+    let mut out = String::from("[");
+    for (i, op) in permalloy_ops::table().values().enumerate() {
+        let rules: Vec<String> = op.rules.iter().map(|r| json_string(r.name)).collect();
+        let _ = write!(
+            out,
+            "{}{{\"name\": {}, \"cost\": \"{:?}\", \"effect\": \"{:?}\", \"rules\": [{}], \"native\": {}, \"doc\": {}}}",
+            if i == 0 { "" } else { ",\n " },
+            json_string(op.name),
+            op.cost,
+            op.effect,
+            rules.join(", "),
+            op.native,
+            json_string(op.doc),
+        );
+    }
+    out.push(']');
+    out
+}
+
+fn json_string(s: &str) -> String {
+    let mut out = String::from("\"");
+    for c in s.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if (c as u32) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Version of the compiler.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[pymodule]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Joint>()?;
+    m.add_class::<Callable>()?;
+    m.add_function(wrap_pyfunction!(compile_joint, m)?)?;
+    m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(explain, m)?)?;
+    m.add_function(wrap_pyfunction!(passthrough, m)?)?;
+    m.add_function(wrap_pyfunction!(ops_json, m)?)?;
+    m.add_function(wrap_pyfunction!(version, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! The facade of the compile pipeline: all that this crate asks of the rest of the compiler.
+//!
+//! What the pipeline has to provide, and what it may count on:
+//!
+//! - [`compile_joint`] gets the text of a `joint` graph. Tensor inputs with `role=tangent` belong to the backward alone, all
+//!   other inputs to the forward. Operators that write (`copy_`) belong to the forward.
+//!   - forward: arguments are the non-tangent inputs in order; outputs are the first `forward_outputs` outputs, then
+//!     [`Joint::saved`], then [`Joint::saved_ints`].
+//!   - backward: arguments are `saved_ints`, `saved`, then the tangent inputs in order; outputs are the remaining outputs.
+//! - [`compile_graph`] gets a `forward`, `backward` or `inference` graph: arguments are its inputs, results its outputs.
+//! - Trailing inputs may be constants that the graph held; they are inputs like any other and never change.
+//!
+//! Executables are called from any thread, from several at once, and from within themselves (an operator may call Python).
+
+use crate::callbacks;
+use permalloy_runtime::TensorHandle;
+use permalloy_runtime::provider::{PythonOp, ResolvedArg, ResolvedCall};
+use permalloy_runtime::torch::TorchProvider;
+use pyo3::FromPyObject;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// What `permalloy.config` says, read from its attributes.
+#[derive(Clone, Debug, Default, PartialEq, FromPyObject)]
+pub struct Options {
+    /// `cpu`, `cuda`, `ascend-a2`, `ascend-a5`.
+    pub target: String,
+    /// Nothing may run outside of the compiler without being named as native in the policy.
+    pub strict: bool,
+    /// Overrides: operator (with `*` allowed) to `native` or the name of a rule, first match counts.
+    pub routes: Vec<(String, String)>,
+    /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
+    pub deny: Vec<String>,
+    /// Run internal checks: verifiers after each pass, results of kernels against the interpreter.
+    pub check: bool,
+    /// `off`, `fast` or `full`.
+    pub tune: String,
+    /// Threads that kernels may use; 0 means as many as PyTorch.
+    pub threads: usize,
+    /// Folder of the on-disk cache.
+    pub cache_dir: String,
+}
+
+/// Why there is no executable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CompileError {
+    /// The graph runs natively instead. `operator` and `location` name the culprit if there is one.
+    Unsupported { reason: String, operator: Option<String>, location: Option<String> },
+    /// The text is no graph.
+    Malformed(String),
+    /// An operator that the user's options forbid.
+    Denied { reason: String, operator: Option<String>, location: Option<String> },
+    /// A failed check or a panic: a bug of ours.
+    Internal(String),
+}
+
+impl CompileError {
+    pub fn unsupported(reason: impl Into<String>) -> CompileError {
+        CompileError::Unsupported { reason: reason.into(), operator: None, location: None }
+    }
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunError {
+    /// Arguments that do not fit the graph, an index out of range, an operator's own error: the caller's to mend.
+    Failed(String),
+    /// A failed check or a panic: a bug of ours.
+    Internal(String),
+}
+
+/// An owned `AtenTensorHandle`; whoever holds it frees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawTensor(pub *mut c_void);
+
+// SAFETY: the handle points to an intrusive pointer with atomic counts; it is moved between threads, never shared.
+unsafe impl Send for RawTensor {}
+
+/// One result of a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Output {
+    Tensor(RawTensor),
+    Int(i64),
+    None,
+}
+
+/// Kind of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InputKind {
+    Tensor,
+    Int,
+}
+
+/// Something that runs.
+pub trait Executable: Send + Sync {
+    /// Kind of each argument.
+    fn inputs(&self) -> &[InputKind];
+
+    /// Runs. `tensors` and `ints` are the tensor and the integer arguments, each in order; there are as many as
+    /// [`inputs`](Self::inputs) says. The tensors are the executable's own: it frees each as soon as it is done with it,
+    /// on errors too. Results are the caller's. An output that is an input is a new handle of the same tensor.
+    ///
+    /// # Safety
+    /// Each tensor is a live handle made by libtorch.
+    unsafe fn run(&self, tensors: Vec<RawTensor>, ints: Vec<i64>) -> Result<Vec<Output>, RunError>;
+
+    /// Decisions made on the way, as JSON: a list of objects with `operator`, `route`, `reason`, `location`.
+    fn records(&self) -> String {
+        "[]".into()
+    }
+}
+
+impl fmt::Debug for dyn Executable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Executable({} inputs)", self.inputs().len())
+    }
+}
+
+/// A value that the forward keeps for the backward.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// Name in the graph's text, or a new name for a value that the text does not have.
+    pub name: String,
+    /// Its type as the text form writes it, strides included; None when the text has this value with this very type.
+    pub ty: Option<String>,
+}
+
+/// A compiled joint graph.
+#[derive(Debug)]
+pub struct Joint {
+    pub forward: Box<dyn Executable>,
+    pub backward: Box<dyn Executable>,
+    /// Tensors only; inputs are named too if the backward reads them.
+    pub saved: Vec<Saved>,
+    /// Size expressions whose values the backward needs and cannot read off its tensors' sizes.
+    pub saved_ints: Vec<String>,
+    /// As [`Executable::records`], for both together.
+    pub records: String,
+}
+
+/// Compiles a joint graph, cut included.
+pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileError> {
+    let compiled = permalloy_driver::compile_joint(text, &driver_options(options)).map_err(driver_error)?;
+    let forward = Compiled::new(compiled.forward)?;
+    let backward = Compiled::new(compiled.backward)?;
+    let natives = [forward.executable.routes(), backward.executable.routes()].concat();
+    let records = permalloy_driver::report::records_json(&compiled.records, &natives_text(&natives));
+    let saved = compiled.saved.into_iter().map(|s| Saved { name: s.name, ty: s.ty }).collect();
+    let saved_ints = compiled.cut.saved_ints.iter().map(ToString::to_string).collect();
+    Ok(Joint { forward: Box::new(forward), backward: Box::new(backward), saved, saved_ints, records })
+}
+
+/// Compiles a forward, backward or inference graph.
+pub fn compile_graph(text: &str, options: &Options) -> Result<Box<dyn Executable>, CompileError> {
+    let compiled = permalloy_driver::compile_graph(text, &driver_options(options)).map_err(driver_error)?;
+    let mut executable = Compiled::new(compiled.program)?;
+    executable.records =
+        permalloy_driver::report::records_json(&compiled.records, &natives_text(&executable.executable.routes()));
+    Ok(Box::new(executable))
+}
+
+/// The plan for a graph in readable form.
+pub fn explain(text: &str, options: &Options) -> Result<String, CompileError> {
+    permalloy_driver::report::explain(text, &driver_options(options)).map_err(driver_error)
+}
+
+fn driver_options(options: &Options) -> permalloy_driver::Options {
+    permalloy_driver::Options { target: options.target.clone(), routes: options.routes.clone(), check: options.check }
+}
+
+fn driver_error(e: permalloy_driver::Error) -> CompileError {
+    use permalloy_driver::Error;
+    match e {
+        Error::Parse(e) => CompileError::Malformed(e.to_string()),
+        Error::Verify { stage: "input", message } => CompileError::Malformed(message),
+        Error::Options(reason) => CompileError::Denied { reason, operator: None, location: None },
+        other => CompileError::Internal(other.to_string()),
+    }
+}
+
+fn natives_text(routes: &[permalloy_runtime::RouteRecord]) -> Vec<(String, String)> {
+    routes.iter().map(|r| (r.op.to_string(), r.route.to_string())).collect()
+}
+
+/// A program on PyTorch's operators and our CPU engine.
+struct Compiled {
+    executable: permalloy_runtime::Executable,
+    inputs: Vec<InputKind>,
+    records: String,
+}
+
+impl Compiled {
+    fn new(program: permalloy_loops::kernel::Program) -> Result<Compiled, CompileError> {
+        use permalloy_loops::kernel::ProgramInput;
+        let provider = provider()?;
+        let kind = |i: &ProgramInput| match i {
+            ProgramInput::Tensor { .. } => InputKind::Tensor,
+            ProgramInput::Int(_) => InputKind::Int,
+        };
+        let inputs = program.inputs.iter().map(kind).collect();
+        let engine = Arc::new(permalloy_runtime::CpuEngine);
+        let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
+            .map_err(|e| CompileError::Internal(e.to_string()))?;
+        Ok(Compiled { executable, inputs, records: "[]".to_string() })
+    }
+}
+
+impl Executable for Compiled {
+    fn inputs(&self) -> &[InputKind] {
+        &self.inputs
+    }
+
+    unsafe fn run(&self, tensors: Vec<RawTensor>, ints: Vec<i64>) -> Result<Vec<Output>, RunError> {
+        use permalloy_runtime::{RunInput, RunOutput, TensorHandle, torch::TorchTensor};
+        let api = api().map_err(RunError::Internal)?;
+        let (mut tensors, mut ints) = (tensors.into_iter(), ints.into_iter());
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for kind in &self.inputs {
+            let input = match kind {
+                InputKind::Int => ints.next().map(RunInput::Int),
+                // SAFETY: the caller hands over owning handles.
+                InputKind::Tensor => tensors
+                    .next()
+                    .and_then(|t| unsafe { TorchTensor::from_raw(api, t.0) })
+                    .map(|t| RunInput::Tensor(TensorHandle::Torch(t))),
+            };
+            inputs.push(input.ok_or_else(|| RunError::Failed("an argument is missing".to_string()))?);
+        }
+        let outputs = self.executable.run(inputs).map_err(|e| match e {
+            permalloy_runtime::RunError::Internal(what) => RunError::Internal(what),
+            other => RunError::Failed(other.to_string()),
+        })?;
+        outputs
+            .into_iter()
+            .map(|o| match o {
+                RunOutput::Int(i) => Ok(Output::Int(i)),
+                RunOutput::None => Ok(Output::None),
+                RunOutput::Tensor(TensorHandle::Torch(t)) => Ok(Output::Tensor(RawTensor(t.into_raw()))),
+                RunOutput::Tensor(_) => Err(RunError::Internal("an output is no tensor of PyTorch's".to_string())),
+            })
+            .collect()
+    }
+
+    fn records(&self) -> String {
+        self.records.clone()
+    }
+}
+
+/// PyTorch's operators and memory, one provider for the process.
+fn provider() -> Result<Arc<TorchProvider>, CompileError> {
+    static PROVIDER: OnceLock<Result<Arc<TorchProvider>, String>> = OnceLock::new();
+    PROVIDER
+        .get_or_init(|| TorchProvider::new(None, Arc::new(Python)).map(Arc::new).map_err(|e| e.to_string()))
+        .clone()
+        .map_err(CompileError::unsupported)
+}
+
+fn api() -> Result<&'static permalloy_runtime::torch::Api, String> {
+    provider().map(|p| p.api()).map_err(|e| format!("{e:?}"))
+}
+
+/// Schemas, and the operators that C functions cannot reach.
+struct Python;
+
+impl PythonOp for Python {
+    fn schema(&self, op: &str) -> Option<String> {
+        callbacks::schema(op)
+    }
+
+    fn call(&self, call: &ResolvedCall, tensors: &[&TensorHandle]) -> Result<Vec<Option<TensorHandle>>, String> {
+        let api = api()?;
+        let args = call.args.iter().map(|a| python_value(a, tensors)).collect::<Result<Vec<_>, _>>()?;
+        let kwargs = call
+            .kwargs
+            .iter()
+            .map(|(n, a)| Ok((&**n, python_value(a, tensors)?)))
+            .collect::<Result<Vec<_>, String>>()?;
+        let results = callbacks::call_op(&call.op, &args, &kwargs)?;
+        // A list that the operator returns counts as its results.
+        let results = match results.as_slice() {
+            [callbacks::Value::List(items)] => items.clone(),
+            _ => results,
+        };
+        let adopt = |v: callbacks::Value| match v {
+            // SAFETY: the callback hands over an owning handle.
+            callbacks::Value::Tensor(t) => {
+                Ok(unsafe { permalloy_runtime::torch::TorchTensor::from_raw(api, t.0) }.map(TensorHandle::Torch))
+            }
+            callbacks::Value::None => Ok(None),
+            other => Err(format!("{} returned {other:?}, not a tensor", call.op)),
+        };
+        results.into_iter().map(adopt).collect()
+    }
+}
+
+fn python_value(arg: &ResolvedArg, tensors: &[&TensorHandle]) -> Result<callbacks::Value, String> {
+    use callbacks::Value;
+    Ok(match arg {
+        ResolvedArg::Tensor(i) => match tensors.get(*i).map(|t| t.share()) {
+            Some(Ok(TensorHandle::Torch(t))) => Value::Tensor(RawTensor(t.into_raw())),
+            Some(Err(e)) => return Err(e),
+            _ => return Err("an operand is no tensor of PyTorch's".to_string()),
+        },
+        ResolvedArg::Int(i) => Value::Int(*i),
+        ResolvedArg::Float(x) => Value::Float(*x),
+        ResolvedArg::Bool(b) => Value::Bool(*b),
+        ResolvedArg::Str(s) => Value::Str(s.to_string()),
+        ResolvedArg::DType(d) => Value::DType(d.to_string()),
+        ResolvedArg::Device(d) => Value::Device(d.to_string()),
+        ResolvedArg::Layout(s) => Value::Layout(s.to_string()),
+        ResolvedArg::MemoryFormat(s) => Value::MemoryFormat(s.to_string()),
+        ResolvedArg::List(items) => {
+            Value::List(items.iter().map(|i| python_value(i, tensors)).collect::<Result<_, _>>()?)
+        }
+        ResolvedArg::None => Value::None,
+    })
+}
+
+/// An executable that returns its arguments at the given positions; None for no value. An argument named twice, or
+/// not at all, is an error of the caller.
+pub fn passthrough(integers: Vec<bool>, outputs: Vec<Option<usize>>) -> Box<dyn Executable> {
+    let inputs = integers.into_iter().map(|i| if i { InputKind::Int } else { InputKind::Tensor }).collect();
+    Box::new(Passthrough { inputs, outputs })
+}
+
+struct Passthrough {
+    inputs: Vec<InputKind>,
+    outputs: Vec<Option<usize>>,
+}
+
+impl Executable for Passthrough {
+    fn inputs(&self) -> &[InputKind] {
+        &self.inputs
+    }
+
+    unsafe fn run(&self, tensors: Vec<RawTensor>, ints: Vec<i64>) -> Result<Vec<Output>, RunError> {
+        let (mut tensors, mut ints) = (tensors.into_iter(), ints.into_iter());
+        let mut all: Vec<Option<Output>> = Vec::with_capacity(self.inputs.len());
+        for kind in &self.inputs {
+            all.push(match kind {
+                InputKind::Tensor => tensors.next().map(Output::Tensor),
+                InputKind::Int => ints.next().map(Output::Int),
+            });
+        }
+        self.outputs
+            .iter()
+            .map(|place| match place {
+                None => Ok(Output::None),
+                Some(i) => all
+                    .get_mut(*i)
+                    .and_then(Option::take)
+                    .ok_or_else(|| RunError::Failed(format!("argument {i} is not there, or returned before"))),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,37 @@
+//! The border to the code generator: what turns a kernel into something that runs.
+
+use crate::parallel::ParallelFor;
+use permalloy_ir::SymbolValues;
+use permalloy_loops::kernel::{Kernel, Program, Scatter};
+
+/// Makes kernels ready for concrete sizes.
+pub trait Engine: Send + Sync {
+    fn kernel(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        symbols: &SymbolValues,
+    ) -> Result<Box<dyn CompiledStep>, String>;
+
+    fn scatter(
+        &self,
+        program: &Program,
+        scatter: &Scatter,
+        symbols: &SymbolValues,
+    ) -> Result<Box<dyn CompiledStep>, String>;
+}
+
+/// A kernel that is ready to run.
+pub trait CompiledStep: Send + Sync {
+    /// Bytes of memory that [`run`](Self::run) needs for itself.
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+
+    /// # Safety
+    /// `buffers` gives, by buffer id, the address of the first element of each buffer that the kernel touches, valid for
+    /// its extent. A buffer that is written shares memory with no other one, except that a buffer it reads may lie at the
+    /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two. `scratch` has
+    /// [`scratch_bytes`](Self::scratch_bytes) bytes, aligned to 64.
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String>;
+}

@@ -1,0 +1,277 @@
+//! Tensors of PyTorch, owned through handles.
+
+use super::api::{Api, RawTensor};
+use crate::arena::Lease;
+use permalloy_ir::DType;
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// An owning `AtenTensorHandle`; deleting it drops one reference to the tensor.
+pub struct TorchTensor {
+    raw: NonNull<c_void>,
+    api: &'static Api,
+}
+
+/// Handles alive in this process; a test for leaks reads it.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: an `at::Tensor` is an atomically counted pointer; reading its metadata from several threads is allowed, and
+// nothing here changes the metadata of an existing tensor.
+unsafe impl Send for TorchTensor {}
+// SAFETY: as above.
+unsafe impl Sync for TorchTensor {}
+
+impl TorchTensor {
+    /// Takes over a handle; None when it is null.
+    ///
+    /// # Safety
+    /// `raw` is null or an owning handle that nobody else deletes.
+    pub unsafe fn from_raw(api: &'static Api, raw: RawTensor) -> Option<TorchTensor> {
+        NonNull::new(raw).map(|raw| {
+            LIVE.fetch_add(1, Ordering::Relaxed);
+            TorchTensor { raw, api }
+        })
+    }
+
+    /// The handle, borrowed.
+    pub fn raw(&self) -> RawTensor {
+        self.raw.as_ptr()
+    }
+
+    /// The handle, given away.
+    pub fn into_raw(self) -> RawTensor {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+        std::mem::ManuallyDrop::new(self).raw.as_ptr()
+    }
+
+    /// How many handles this process holds.
+    pub fn live_handles() -> i64 {
+        LIVE.load(Ordering::Relaxed)
+    }
+
+    /// An uninitialised tensor on the CPU, its memory from PyTorch's allocator.
+    pub fn empty(api: &'static Api, dtype: DType, shape: &[i64], strides: &[i64]) -> Result<TorchTensor, String> {
+        debug_assert_eq!(shape.len(), strides.len());
+        Self::make(api, "empty_strided", |out| {
+            // SAFETY: `shape` and `strides` hold as many numbers as the first argument says; `out` is writable.
+            unsafe {
+                (api.empty_strided)(
+                    shape.len() as i64,
+                    shape.as_ptr(),
+                    strides.as_ptr(),
+                    dtype.scalar_type(),
+                    CPU,
+                    0,
+                    out,
+                )
+            }
+        })
+    }
+
+    /// A tensor over memory that it does not own.
+    ///
+    /// # Safety
+    /// The elements that shape and strides reach from `data` stay valid while the tensor or a view of it lives.
+    pub unsafe fn from_memory(
+        api: &'static Api,
+        data: *mut u8,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TorchTensor, String> {
+        debug_assert_eq!(shape.len(), strides.len());
+        let (n, code) = (shape.len() as i64, dtype.scalar_type());
+        Self::make(api, "create_tensor_from_blob", |out| {
+            // SAFETY: as for `empty`; the caller vouches for `data`; layout 0 is strided and has no metadata.
+            unsafe {
+                (api.create_tensor_from_blob_v2)(
+                    data.cast(),
+                    n,
+                    shape.as_ptr(),
+                    strides.as_ptr(),
+                    0,
+                    code,
+                    CPU,
+                    0,
+                    out,
+                    0,
+                    std::ptr::null(),
+                    0,
+                )
+            }
+        })
+    }
+
+    /// A tensor in leased memory, which goes back to its pool when the storage dies. Before PyTorch 2.11, whose C interface
+    /// has no deleters, an ordinary tensor.
+    pub fn in_lease(
+        api: &'static Api,
+        lease: Lease<'static>,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TorchTensor, String> {
+        debug_assert_eq!(shape.len(), strides.len());
+        let Some(from_blob) = api.from_blob else { return TorchTensor::empty(api, dtype, shape, strides) };
+        let (n, code, data) = (shape.len() as i64, dtype.scalar_type(), lease.data());
+        let lease = Box::into_raw(Box::new(lease));
+        let made = Self::make(api, "from_blob", |out| {
+            // SAFETY: as for `from_memory`; the memory stays leased until `end_lease` is called for the storage.
+            unsafe {
+                from_blob(
+                    data.cast(),
+                    n,
+                    shape.as_ptr(),
+                    strides.as_ptr(),
+                    0,
+                    code,
+                    CPU,
+                    0,
+                    out,
+                    0,
+                    std::ptr::null(),
+                    0,
+                    Some(end_lease),
+                    lease.cast(),
+                )
+            }
+        });
+        if made.is_err() {
+            // SAFETY: no storage was made, so that nobody else ends the lease.
+            drop(unsafe { Box::from_raw(lease) });
+        }
+        made
+    }
+
+    /// Another view of the same storage; `offset` counts elements from this tensor's own first one.
+    pub fn view(&self, shape: &[i64], strides: &[i64], offset: i64) -> Result<TorchTensor, String> {
+        debug_assert_eq!(shape.len(), strides.len());
+        let mut start = 0;
+        // SAFETY: a live handle and a writable result.
+        check(self.api, "get_storage_offset", unsafe { (self.api.get_storage_offset)(self.raw(), &mut start) })?;
+        Self::make(self.api, "reinterpret_tensor", |out| {
+            // SAFETY: as for `empty`, and a live handle.
+            unsafe {
+                (self.api._reinterpret_tensor)(
+                    self.raw(),
+                    shape.len() as i64,
+                    shape.as_ptr(),
+                    strides.as_ptr(),
+                    start + offset,
+                    out,
+                )
+            }
+        })
+    }
+
+    /// One more reference to the very same tensor.
+    pub fn share(&self) -> Result<TorchTensor, String> {
+        Self::make(self.api, "new_tensor_handle", |out| {
+            // SAFETY: a live handle and a writable result.
+            unsafe { (self.api.new_tensor_handle)(self.raw(), out) }
+        })
+    }
+
+    /// Copies the elements of `source` here, converting and broadcasting as `Tensor.copy_` does.
+    pub fn copy_from(&self, source: &TorchTensor) -> Result<(), String> {
+        // SAFETY: two live handles.
+        check(self.api, "copy_", unsafe { (self.api.copy_)(self.raw(), source.raw(), 0) })
+    }
+
+    /// None for a dtype we have no name for.
+    pub fn dtype(&self) -> Option<DType> {
+        let mut code = -1;
+        // SAFETY: a live handle and a writable result.
+        unsafe { (self.api.get_dtype)(self.raw(), &mut code) };
+        DType::from_scalar_type(code)
+    }
+
+    /// Strided memory of the CPU that kernels can read.
+    pub fn is_plain_cpu(&self) -> bool {
+        let (mut device, mut layout) = (-1, -1);
+        // SAFETY: a live handle and writable results.
+        unsafe {
+            (self.api.get_device_type)(self.raw(), &mut device);
+            (self.api.get_layout)(self.raw(), &mut layout);
+        }
+        device == CPU && layout == 0
+    }
+
+    pub fn is_defined(&self) -> bool {
+        let mut defined = false;
+        // SAFETY: a live handle and a writable result.
+        unsafe { (self.api.is_defined)(self.raw(), &mut defined) };
+        defined
+    }
+
+    pub fn shape(&self) -> &[i64] {
+        self.numbers(self.api.get_sizes)
+    }
+
+    /// In elements.
+    pub fn strides(&self) -> &[i64] {
+        self.numbers(self.api.get_strides)
+    }
+
+    /// Address of the first element; null for a tensor without memory.
+    pub fn data_ptr(&self) -> *mut u8 {
+        let mut data = std::ptr::null_mut();
+        // SAFETY: a live handle and a writable result.
+        unsafe { (self.api.get_data_ptr)(self.raw(), &mut data) };
+        data.cast()
+    }
+
+    fn numbers(&self, get: unsafe extern "C" fn(RawTensor, *mut *mut i64) -> i32) -> &[i64] {
+        let (mut dim, mut numbers) = (0, std::ptr::null_mut());
+        // SAFETY: a live handle and writable results.
+        let code = unsafe { (self.api.get_dim)(self.raw(), &mut dim) | get(self.raw(), &mut numbers) };
+        if code != 0 || dim <= 0 || numbers.is_null() {
+            return &[];
+        }
+        // SAFETY: libtorch lends `dim` numbers that live in the tensor, which `self` keeps alive and nobody resizes.
+        unsafe { std::slice::from_raw_parts(numbers, dim as usize) }
+    }
+
+    fn make(api: &'static Api, what: &str, call: impl FnOnce(&mut RawTensor) -> i32) -> Result<TorchTensor, String> {
+        let mut raw = std::ptr::null_mut();
+        check(api, what, call(&mut raw))?;
+        // SAFETY: libtorch just made the handle for us.
+        unsafe { TorchTensor::from_raw(api, raw) }.ok_or_else(|| format!("{what} returned no tensor"))
+    }
+}
+
+/// Deleter of leased storage.
+unsafe extern "C" fn end_lease(_data: *mut c_void, lease: *mut c_void) {
+    // SAFETY: the context that `in_lease` gave, passed back once.
+    drop(unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) });
+}
+
+/// `c10::DeviceType::CPU`
+const CPU: i32 = 0;
+
+/// An error code as a message.
+pub(super) fn check(api: &Api, what: &str, code: i32) -> Result<(), String> {
+    if code == 0 {
+        return Ok(());
+    }
+    Err(match api.last_error() {
+        Some(said) => format!("{what}: {said}"),
+        None => format!("{what} failed"),
+    })
+}
+
+impl Drop for TorchTensor {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the handle is ours and is not used again.
+        unsafe { (self.api.delete_tensor_object)(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for TorchTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TorchTensor({:?}, {:?}, {:?})", self.dtype(), self.shape(), self.strides())
+    }
+}

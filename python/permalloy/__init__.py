@@ -1,0 +1,41 @@
+"""Permalloy: a compiler for PyTorch training steps.
+
+    step = torch.compile(train_step, backend="permalloy")
+
+- :data:`config`: options, each also an environment variable
+- :func:`explain`: what became of each graph, and why
+- :func:`records`: the same as values; :func:`clear_records` forgets them
+- :func:`operators`: the operator table
+- :class:`UnsupportedError`, :class:`InternalError`, :class:`FallbackWarning`: what can be raised, or warned of
+"""
+
+from __future__ import annotations
+
+import json as _json
+from typing import Any
+
+from . import _core
+from .config import config
+from .errors import FallbackWarning, InternalError, PermalloyError, UnsupportedError
+from .record import Record, clear_records, explain, records
+
+__version__: str = _core.version()
+
+__all__ = [
+    "FallbackWarning",
+    "InternalError",
+    "PermalloyError",
+    "Record",
+    "UnsupportedError",
+    "__version__",
+    "clear_records",
+    "config",
+    "explain",
+    "operators",
+    "records",
+]
+
+
+def operators() -> list[dict[str, Any]]:
+    """Every operator the compiler has a declaration for: name, cost class, effect, rules, doc."""
+    return _json.loads(_core.ops_json())

@@ -1,0 +1,263 @@
+"""The backend for ``torch.compile``: what to do with each graph that AOTAutograd hands over.
+
+A joint graph goes to the compiler whole, and the compiler cuts it into forward and backward. Where that cannot be,
+PyTorch's partitioner cuts, and forward and backward go to the compiler one by one. What cannot be compiled at all runs
+operator by operator, and a :class:`~permalloy.Record` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import ShortenTraceback
+from torch._functorch.partitioners import default_partition, has_recomputable_ops, min_cut_rematerialization_partition
+
+from . import _core, dump, native, stubs
+from . import record as book
+from .config import config
+from .errors import FallbackWarning, InternalError, Unsupported, UnsupportedError
+from .export import Exported, export, location_of, origin_of
+from .record import Record
+
+
+def backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Entry point for ``torch.compile(backend="permalloy")``. ``options`` are attributes of ``permalloy.config``."""
+    with config.patch(**(options or {})):
+        session = Session()
+    compile_all = aot_autograd(
+        fw_compiler=session.compiler("forward"),
+        bw_compiler=session.compiler("backward"),
+        inference_compiler=session.compiler("inference"),
+        partition_fn=session.partition,
+        decompositions={},
+        keep_inference_input_mutations=True,
+    )
+    try:
+        return compile_all(gm, example_inputs)
+    except UnsupportedError as e:
+        raise _Unsupported(e) from e
+    except InternalError as e:
+        raise _Internal(e) from e
+
+
+# Dynamo wraps what a backend raises in an error of its own, but for errors of this class of its.
+
+
+class _Unsupported(UnsupportedError, ShortenTraceback):
+    def __init__(self, e: UnsupportedError) -> None:
+        UnsupportedError.__init__(self, e.reason, e.operator, e.location)
+        self.first_useful_frame = None
+
+
+class _Internal(InternalError, ShortenTraceback):
+    def __init__(self, e: InternalError) -> None:
+        InternalError.__init__(self, e.message, e.reproducer)
+        self.first_useful_frame = None
+
+
+for _raised, _public in ((_Unsupported, UnsupportedError), (_Internal, InternalError)):
+    _raised.__name__, _raised.__qualname__, _raised.__module__ = _public.__name__, _public.__qualname__, "permalloy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the compiler gets; the fields are those of ``Options`` in ``crates/python/src/pipeline.rs``."""
+
+    target: str
+    strict: bool
+    routes: list[tuple[str, str]]
+    deny: list[str]
+    check: bool
+    tune: str
+    threads: int
+    cache_dir: str
+
+    @classmethod
+    def of_config(cls) -> Options:
+        c = config
+        routes = list(c.routes.items())
+        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.threads, c.cache_dir)
+
+
+class Session:
+    """One call of the backend, with the options as they were then: the backward is compiled later."""
+
+    def __init__(self) -> None:
+        self.options = Options.of_config()
+        self.partition_by = config.partition
+        self.warn = config.warn
+
+    def compiler(self, kind: str) -> Callable[[fx.GraphModule, Any], stubs.Boxed]:
+        return lambda gm, _example_inputs: self.compile(gm, kind)
+
+    # --- joint graphs
+
+    def partition(
+        self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **keywords: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        record = Record(book.next_name(), "joint", compiled=False, origin=origin_of(joint))
+        modules = self._attempt(record, lambda text: self._own_cut(joint, num_fwd_outputs, record, text))
+        book.add(record)
+        # A joint graph that could not be compiled is no loss yet: its halves are tried next, and warn if they fail.
+        return modules or _torch_cut(joint, inputs, num_fwd_outputs, record, keywords)
+
+    def _own_cut(
+        self, joint: fx.GraphModule, num_fwd_outputs: int, record: Record, text: list[str]
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        if self.partition_by == "torch":
+            raise Unsupported("config.partition is torch")
+        if has_recomputable_ops(joint):
+            raise Unsupported("activation checkpointing: the user's marks decide the cut")
+        if torch._dynamo.config.compiled_autograd or torch._dynamo.compiled_autograd.compiled_autograd_enabled:
+            raise Unsupported("compiled autograd looks into the backward")
+        stubs.check_signature(joint)
+        exported = self._export(joint, "joint", record, text, forward_outputs=num_fwd_outputs)
+        with _Timer(record, "compile"):
+            compiled = _core.compile_joint(exported.text, self.options)
+        record.decisions = json.loads(compiled.records)
+        joint_stubs = stubs.build(joint, exported, _Reporting(compiled, exported.text, self.options), num_fwd_outputs)
+        record.compiled = True
+        return joint_stubs
+
+    # --- forward, backward and inference graphs
+
+    def compile(self, gm: fx.GraphModule, kind: str) -> stubs.Boxed:
+        runs = stubs.behind(gm)
+        if runs is None:
+            record = Record(book.next_name(), kind, compiled=False, origin=origin_of(gm))
+            runs = self._attempt(record, lambda text: self._whole(gm, kind, record, text))
+            book.add(record)
+            if runs is None:
+                self._goes_native(gm, record)
+                return native.boxed(gm)
+        return _boxed(runs)
+
+    def _whole(self, gm: fx.GraphModule, kind: str, record: Record, text: list[str]) -> stubs.Boxed:
+        exported = self._export(gm, kind, record, text)
+        with _Timer(record, "compile"):
+            compiled = _core.compile_graph(exported.text, self.options)
+        record.decisions = json.loads(compiled.records())
+        record.compiled = True
+        return stubs.with_trailing(_reporting(compiled, exported.text, self.options), list(exported.constants.values()))
+
+    # --- both
+
+    def _export(
+        self, gm: fx.GraphModule, kind: str, record: Record, text: list[str], forward_outputs: int | None = None
+    ) -> Exported:
+        with _Timer(record, "export"):
+            exported = export(gm, kind, name=record.graph, forward_outputs=forward_outputs)
+        record.nodes = exported.nodes
+        text.append(exported.text)
+        dump.graph(exported.text, kind)
+        for device in sorted(exported.device_types - {"cpu"}):
+            raise Unsupported(f"tensors on {device}")
+        return exported
+
+    def _attempt(self, record: Record, make: Callable[[list[str]], Any]) -> Any:
+        """What ``make`` returns, or None with the reason in the record. It adds the graph's text to its argument."""
+        text: list[str] = []
+        try:
+            return make(text)
+        except Unsupported as e:
+            record.reason, record.operator, record.location = e.reason, e.operator, e.location
+        except UnsupportedError:
+            raise
+        except Exception as e:
+            message = str(e) if isinstance(e, InternalError) else f"{type(e).__name__}: {e}"
+            record.reason = f"internal error: {message}"
+            record.reproducer = dump.reproducer("".join(text), self.options, message)
+            if self.options.strict:
+                book.add(record)
+                raise InternalError(message, record.reproducer) from e
+            self._warn_once(f"internal error, please report it with {record.reproducer}: {message}")
+        return None
+
+    def _goes_native(self, gm: fx.GraphModule, record: Record) -> None:
+        """Raises if the user's options forbid it; else warns."""
+        if self.options.strict:
+            raise UnsupportedError(record.reason or "", record.operator, record.location)
+        for node in gm.graph.nodes if self.options.deny else ():
+            name = f"native:{node.target}"
+            if node.op == "call_function" and any(fnmatch.fnmatchcase(name, p) for p in self.options.deny):
+                raise UnsupportedError(
+                    f"config.deny forbids {name}; {record.reason}", str(node.target), location_of(node)
+                )
+        self._warn_once(f"a graph runs as PyTorch's own operators: {record.reason}", record)
+
+    def _warn_once(self, message: str, record: Record | None = None) -> None:
+        with _lock:
+            new = message not in _warned
+            _warned.add(message)
+        if new and self.warn:
+            where = book.at(record.operator, record.location) if record else ""
+            warnings.warn(f"permalloy: {message}{where}", FallbackWarning, stacklevel=2)
+
+
+_lock = threading.Lock()
+_warned: set[str] = set()
+
+
+def _torch_cut(
+    joint: fx.GraphModule, inputs: Any, num_fwd_outputs: int, record: Record, keywords: dict[str, Any]
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    with _Timer(record, "partition"):
+        try:
+            return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+        except Exception as e:
+            record.reason = f"{record.reason}; min-cut partition: {type(e).__name__}: {e}"
+            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+
+
+def _boxed(runs: stubs.Boxed) -> stubs.Boxed:
+    def run(args: list[Any]) -> list[Any]:
+        return runs(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _reporting(compiled: stubs.Boxed, text: str, options: Options) -> stubs.Boxed:
+    """``compiled`` with a reproducer saved when a check fails while it runs."""
+
+    def run(args: list[Any]) -> list[Any]:
+        try:
+            return compiled(args)
+        except InternalError as e:
+            raise InternalError(e.message, dump.reproducer(text, options, e.message)) from e
+
+    return run
+
+
+class _Reporting:
+    """A compiled joint graph whose halves report."""
+
+    def __init__(self, joint: Any, text: str, options: Options) -> None:
+        self.saved, self.saved_ints = joint.saved, joint.saved_ints
+        self.forward = _reporting(joint.forward, text, options)
+        self.backward = _reporting(joint.backward, text, options)
+
+
+class _Timer:
+    """Adds the time of a ``with`` block to a record."""
+
+    def __init__(self, record: Record, stage: str) -> None:
+        self.record, self.stage = record, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.record.seconds[self.stage] = time.perf_counter() - self.start

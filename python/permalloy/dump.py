@@ -1,0 +1,48 @@
+"""Dumped graphs and reproducers: content-addressed files, written by atomic rename, readable by their owner alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+from typing import Any
+
+from .config import config
+
+
+def write(folder: str, stem: str, suffix: str, text: str) -> str:
+    """Writes ``STEM-DIGEST.SUFFIX`` unless it is there; returns its path."""
+    data = text.encode()
+    path = os.path.join(folder, f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}")
+    if os.path.exists(path):
+        return path
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{stem}-")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def graph(text: str, kind: str) -> None:
+    """Dumps a graph's text if the user asked for it."""
+    if config.dump:
+        write(config.dump, kind, "pm", text)
+
+
+def reproducer(text: str, options: Any, message: str) -> str | None:
+    """Saves what is needed to see an internal error again; None if it could not be saved."""
+    lines = [f"// internal error: {line}" for line in message.splitlines()[:20]]
+    lines.append(f"// options: {json.dumps(dataclasses.asdict(options), sort_keys=True)}")
+    try:
+        return write(
+            os.path.join(config.cache_dir, "reproducers"), "internal-error", "pm", "\n".join(lines) + f"\n{text}"
+        )
+    except OSError as e:
+        return f"nothing: {e}"

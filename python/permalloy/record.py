@@ -1,0 +1,101 @@
+"""What was decided, graph by graph: the values behind :func:`explain`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_module
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass
+class Record:
+    """One graph that came from AOTAutograd."""
+
+    graph: str  #: name, unique in the process
+    kind: str  #: joint, forward, backward or inference
+    compiled: bool
+    reason: str | None = None  #: why it runs natively
+    operator: str | None = None  #: the operator that is the reason
+    location: str | None = None  #: and its line in the user's model
+    origin: tuple[str, int, str] | None = None  #: file, line and function of the user that the graph starts in
+    nodes: int = 0
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)  #: time by stage
+    decisions: list[dict[str, Any]] = dataclasses.field(default_factory=list)  #: routes taken, from the compiler
+    reproducer: str | None = None
+
+    def __str__(self) -> str:
+        took = sum(self.seconds.values())
+        how = "compiled" if self.compiled else "native"
+        lines = [f"{self.graph} ({self.kind}, {self.nodes} operators, {took * 1e3:.0f} ms): {how}"]
+        if self.reason:
+            lines.append("  " + self.reason + at(self.operator, self.location))
+        if self.reproducer:
+            lines.append(f"  reproducer: {self.reproducer}")
+        for d in self.decisions:
+            reason = d.get("reason")
+            head = f"  {d.get('operator')} -> {d.get('route')}" + (f": {reason}" if reason else "")
+            lines.append(head + at(None, d.get("location")))
+        return "\n".join(lines)
+
+
+def at(operator: str | None, location: str | None) -> str:
+    return (f" [{operator}]" if operator else "") + (f" at {location}" if location else "")
+
+
+_lock = threading.Lock()
+_records: list[Record] = []
+_graphs = 0
+
+
+def next_name() -> str:
+    """A new graph name: graph0, graph1, …"""
+    global _graphs
+    with _lock:
+        _graphs += 1
+        return f"graph{_graphs - 1}"
+
+
+def add(record: Record) -> None:
+    with _lock:
+        _records.append(record)
+
+
+def records() -> list[Record]:
+    """Records of all graphs of this process, oldest first."""
+    with _lock:
+        return list(_records)
+
+
+def clear_records() -> None:
+    """Forgets all records."""
+    with _lock:
+        _records.clear()
+
+
+def explain(fn: Callable[..., Any] | None = None, *, json: bool = False) -> str:
+    """Prints and returns what became of each graph of this process, or of those that start in ``fn``.
+
+    With ``json=True`` the text is a JSON list of the records, and nothing is printed.
+    """
+    found = [r for r in records() if fn is None or _starts_in(r, fn)]
+    if json:
+        return json_module.dumps([dataclasses.asdict(r) for r in found], indent=1)
+    text = "\n".join(map(str, found)) or "no graph was compiled"
+    print(text)
+    return text
+
+
+def _starts_in(record: Record, fn: Any) -> bool:
+    fn = getattr(fn, "_torchdynamo_orig_callable", fn)
+    fn = getattr(fn, "_orig_mod", fn)
+    fn = getattr(fn, "forward", fn)
+    code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+    if code is None:
+        raise TypeError(f"explain wants a function or a module, got {type(fn).__name__}")
+    if record.origin is None:
+        return False
+    file, line, _ = record.origin
+    last = max((at for _, _, at in code.co_lines() if at is not None), default=code.co_firstlineno)
+    return file == code.co_filename and code.co_firstlineno <= line <= last
