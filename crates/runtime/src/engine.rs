@@ -1,6 +1,8 @@
 //! The border to the code generator: what turns a kernel into something that runs.
 
 use crate::parallel::ParallelFor;
+use permalloy_cpu::CompiledKernel;
+use permalloy_cpu::isa::IsaLevel;
 use permalloy_ir::SymbolValues;
 use permalloy_loops::kernel::{Kernel, Program, Scatter};
 
@@ -34,4 +36,55 @@ pub trait CompiledStep: Send + Sync {
     /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two. `scratch` has
     /// [`scratch_bytes`](Self::scratch_bytes) bytes, aligned to 64.
     unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String>;
+}
+
+/// The CPU's tile engine.
+#[derive(Clone, Copy, Debug)]
+pub struct TileEngine {
+    level: IsaLevel,
+}
+
+impl TileEngine {
+    /// For the processor it runs on.
+    pub fn new() -> TileEngine {
+        TileEngine { level: IsaLevel::detect() }
+    }
+
+    /// With no more instructions than `level` has.
+    pub fn at(level: IsaLevel) -> TileEngine {
+        TileEngine { level }
+    }
+}
+
+impl Default for TileEngine {
+    fn default() -> Self {
+        TileEngine::new()
+    }
+}
+
+impl Engine for TileEngine {
+    fn kernel(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        symbols: &SymbolValues,
+    ) -> Result<Box<dyn CompiledStep>, String> {
+        let compiled = permalloy_cpu::compile_kernel(kernel, &program.buffers, symbols, self.level);
+        Ok(Box::new(compiled.map_err(|e| e.to_string())?))
+    }
+
+    fn scatter(&self, _: &Program, _: &Scatter, _: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
+        Err("the CPU engine has no scatter yet".into())
+    }
+}
+
+impl CompiledStep for CompiledKernel {
+    fn scratch_bytes(&self) -> usize {
+        CompiledKernel::scratch_bytes(self)
+    }
+
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
+        // SAFETY: the caller's promise is the engine's contract.
+        unsafe { CompiledKernel::run(self, buffers, scratch, parallel) }.map_err(|e| e.to_string())
+    }
 }

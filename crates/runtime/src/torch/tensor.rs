@@ -118,7 +118,8 @@ impl TorchTensor {
         let (n, code, data) = (shape.len() as i64, dtype.scalar_type(), lease.data());
         let lease = Box::into_raw(Box::new(lease));
         let made = Self::make(api, "from_blob", |out| {
-            // SAFETY: as for `from_memory`; the memory stays leased until `end_lease` is called for the storage.
+            // SAFETY: as for `from_memory`; the memory stays leased until `end_lease` is called for the storage. The device
+            // has no index: the maker compares it with the one it finds for the address, which has none.
             unsafe {
                 from_blob(
                     data.cast(),
@@ -128,7 +129,7 @@ impl TorchTensor {
                     0,
                     code,
                     CPU,
-                    0,
+                    -1,
                     out,
                     0,
                     std::ptr::null(),
