@@ -57,16 +57,23 @@ demo: $(WHEEL_STAMP) ## train a small GPT eagerly and compiled, side by side, in
 .PHONY: test
 test: test-rust test-python ## all tests
 
+# The binding crate's tests would have to link libpython, which many installations lack: it is tested from Python.
+RUST_TESTS := --workspace --exclude permalloy-python
+
+# Where the tests that call PyTorch's operators from Rust find them; importing torch to ask would take seconds.
+LIBTORCH = $(shell $(PY) -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')/lib/libtorch_cpu.so
+
 .PHONY: test-rust
 test-rust: $(ENV_STAMP) ## the Rust tests of all crates, doc examples included
-	@if cargo nextest --version >/dev/null 2>&1; then \
+	@export PERMALLOY_TEST_LIBTORCH="$(LIBTORCH)"; \
+	if cargo nextest --version >/dev/null 2>&1; then \
 		echo "test: Rust tests of all crates (cargo nextest)"; \
-		cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level slow; \
+		cargo nextest run $(RUST_TESTS) --no-fail-fast --status-level fail --final-status-level slow; \
 		echo "test: examples in the Rust documentation"; \
-		cargo test --workspace --doc --quiet; \
+		cargo test $(RUST_TESTS) --doc --quiet; \
 	else \
 		echo "test: Rust tests of all crates (cargo test)"; \
-		cargo test --workspace --no-fail-fast --quiet; \
+		cargo test $(RUST_TESTS) --no-fail-fast --quiet; \
 	fi
 
 .PHONY: test-python
@@ -84,7 +91,7 @@ lint: $(ENV_STAMP) ## formatting and lints of Rust, Python and shell; changes no
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --check --quiet . || { $(VENV)/bin/ruff format --check . ; exit 1; }
 	@echo "lint: shell scripts parse"
-	@bash -n .ci/run && sh -n tools/find_python
+	@bash -n .ci/run && sh -n tools/find_python && sh -n tools/under_valgrind
 	@echo "lint: clean"
 
 .PHONY: format
@@ -99,11 +106,10 @@ format: $(ENV_STAMP) ## format Rust and Python in place
 #   AVX-512, so detection falls back to AVX2; a second run takes the portable path.
 # * AddressSanitizer on the same tests: catches overruns of stack and globals as well and runs the AVX-512 code.
 #   It is an unstable flag of a compiler that has it built in, hence RUSTC_BOOTSTRAP.
-# Proptest runs few cases here: each instruction is some fifty times slower.
+# Neither sees libtorch: the tests that call it need PERMALLOY_TEST_LIBTORCH, which is not set here.
 MEMCHECK_CRATES := -p permalloy-cpu -p permalloy-runtime
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 RUNNER := CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUNNER
-VALGRIND := valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite
 
 .PHONY: memcheck
 memcheck: memcheck-valgrind memcheck-asan ## the Rust tests of cpu and runtime under valgrind and AddressSanitizer
@@ -113,14 +119,14 @@ memcheck-valgrind:
 	@command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed (apt-get install valgrind)"; exit 1; }
 	@for isa in avx2 portable; do \
 		echo "memcheck: valgrind, PERMALLOY_ISA=$$isa"; \
-		env $(RUNNER)="$(VALGRIND)" PERMALLOY_ISA=$$isa PROPTEST_CASES=8 \
+		env $(RUNNER)="$(CURDIR)/tools/under_valgrind" PERMALLOY_ISA=$$isa \
 			cargo test $(MEMCHECK_CRATES) --lib --tests --quiet -- --test-threads=1; \
 	done
 
 .PHONY: memcheck-asan
 memcheck-asan:
 	@echo "memcheck: AddressSanitizer, every instruction set this processor has"
-	@env RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=64 CARGO_TARGET_DIR=target/asan \
+	@env RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
 		cargo test $(MEMCHECK_CRATES) --lib --tests --quiet --target $(HOST)
 
 # --- figures ---

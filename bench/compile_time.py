@@ -1,6 +1,6 @@
 """Our own share of compile time: everything after AOTAutograd, on synthetic graphs, without PyTorch's tracing.
 
-usage: compile_time.py [--nodes 10000,20000] [--repeat N] [--target cpu] [--write FOLDER]
+usage: compile_time.py [--nodes 10000,20000] [--repeat N] [--write FOLDER]
 
 The graphs imitate the joint graph of a deep network: blocks of a matrix product, bias, layer norm, activation and residual,
 then the gradients of all of it, which read what the forward saved. `--write` leaves them as `.pm` files.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,21 +115,28 @@ class JointGraph:
         return dx, [f"dw{i}", f"db{i}", f"dg{i}", f"dh{i}"]
 
 
-def compiler(target: str) -> Callable[[str], object]:
-    """What compiles a graph in text form for `target`, short of running it."""
-    from permalloy import _core
+def compiler() -> Callable[[str], float]:
+    """What compiles a joint graph given as text, with an empty cache, and returns the seconds that took."""
+    from permalloy import _core, config
+    from permalloy.backend import Options
 
-    compile_text = getattr(_core, "compile_text", None)
-    if compile_text is None:
-        sys.exit("bench: permalloy._core has no `compile_text`: this wheel cannot compile a graph given as text")
-    return lambda text: compile_text(text, target)
+    if not hasattr(_core, "compile_joint"):
+        sys.exit("bench: permalloy._core has no `compile_joint`: this wheel cannot compile a graph given as text")
+
+    def seconds(text: str) -> float:
+        with tempfile.TemporaryDirectory() as cache, config.patch(cache_dir=cache):
+            options = Options.of_config()
+            started = time.perf_counter()
+            _core.compile_joint(text, options)
+            return time.perf_counter() - started
+
+    return seconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--nodes", default="10000,20000")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--target", default="cpu")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     counts = [int(n) for n in options.nodes.split(",")]
@@ -137,18 +145,13 @@ def main() -> None:
         for nodes in counts:
             (options.write / f"synthetic_{nodes}.pm").write_text(graph(nodes))
         return
-    compile_text = compiler(options.target)
+    compile_seconds = compiler()
 
     print(f"{'nodes':>8}{'seconds':>10}{'µs/node':>10}{'× previous':>12}   target")
     failed, previous = False, None
     for nodes in counts:
         text = graph(nodes)
-        times = []
-        for _ in range(options.repeat):
-            started = time.perf_counter()
-            compile_text(text)
-            times.append(time.perf_counter() - started)
-        seconds = statistics.median(times)
+        seconds = statistics.median(compile_seconds(text) for _ in range(options.repeat))
         growth = seconds / previous if previous else None
         verdicts = []
         if nodes in LIMIT_S:

@@ -1,6 +1,6 @@
 """Trains the same small GPT eagerly and compiled, prints one table, and fails if the gradients disagree.
 
-usage: main.py [--backend NAME] [--steps N] [--batch N] [--seed N]
+usage: main.py [--backend NAME] [--steps N] [--batch N] [--seed N] [--write N]
 
 Each run has a process of its own, so that its peak memory is its own; both draw the same weights and batches from the
 seed. A third, in double precision, computes the first step's gradients once more: they say how exact the others are.
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", type=int, default=240, help="characters to generate")
     options = parser.parse_args()
 
     text = corpus.load()
@@ -69,7 +70,9 @@ def run(backend: str, options: argparse.Namespace, steps: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "result.pt")
         command = [sys.executable, str(Path(__file__).with_name("train.py")), backend, str(output)]
-        command += ["--steps", str(steps), "--batch", str(options.batch), "--seed", str(options.seed)]
+        command += ["--steps", str(steps)]
+        for name in ("batch", "seed", "write"):
+            command += [f"--{name}", str(getattr(options, name))]
         if subprocess.run(command, stdin=subprocess.DEVNULL).returncode != 0:
             sys.exit(f"demo: FAILED: the {backend} run did not finish; its message is above")
         return torch.load(output)

@@ -1,6 +1,6 @@
 """Trains the GPT with one backend and leaves what happened in a file; `main.py` runs it once for each row of its table.
 
-usage: train.py BACKEND OUTPUT [--steps N] [--batch N] [--seed N]
+usage: train.py BACKEND OUTPUT [--steps N] [--batch N] [--seed N] [--write N]
 BACKEND: eager, fp64 (eager in double precision, first gradients only), or any backend of torch.compile
 """
 
@@ -20,10 +20,12 @@ from model import CONTEXT, GPT, generate
 from torch import Tensor
 
 PROMPT = "def "
-GENERATED = 240
 
 
-def train(backend: str, steps: int, batch: int, seed: int, progress: Callable[[int, float], None]) -> dict[str, object]:
+def train(
+    backend: str, steps: int, batch: int, seed: int, write: int, progress: Callable[[int, float], None]
+) -> dict[str, object]:
+    """Times, losses and first gradients of `steps` steps, and `write` characters of what the model then writes."""
     torch.manual_seed(seed)
     text = corpus.load()
     model = GPT(len(text.alphabet))
@@ -54,7 +56,7 @@ def train(backend: str, steps: int, batch: int, seed: int, progress: Callable[[i
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     result: dict[str, object] = {"gradients": gradients, "losses": losses}
     if backend != "fp64":
-        sampled = generate(model.eval(), text.encode(PROMPT), GENERATED, torch.Generator().manual_seed(seed))
+        sampled = generate(model.eval(), text.encode(PROMPT), write, torch.Generator().manual_seed(seed))
         # The first steps of a compiled run still compile and warm caches.
         steady = statistics.median(seconds[min(3, steps - 1) :])
         result |= {
@@ -89,9 +91,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", type=int, default=240, help="characters to generate")
     options = parser.parse_args()
     bar = progress_bar(options.backend, options.steps)
-    torch.save(train(options.backend, options.steps, options.batch, options.seed, bar), options.output)
+    result = train(options.backend, options.steps, options.batch, options.seed, options.write, bar)
+    torch.save(result, options.output)
 
 
 if __name__ == "__main__":
