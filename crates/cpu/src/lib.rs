@@ -53,8 +53,10 @@ mod pool;
 mod program;
 mod regs;
 mod run;
+mod scatter;
 mod worker_memory;
 
 pub use error::{CompileError, RunError};
 pub use pool::{ParallelFor, Serial, Threads};
 pub use run::{CompiledKernel, compile_kernel};
+pub use scatter::{CompiledScatter, compile_scatter};

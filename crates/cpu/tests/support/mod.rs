@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 pub mod build;
+pub mod models;
 pub mod random;
 
 use permalloy_cpu::math::half;
