@@ -243,6 +243,10 @@ impl<'g> Lowering<'g> {
         }
         // Dims that no operand inside pins down take the axes that are left, in order.
         let used: Vec<AxisId> = dims.iter().flatten().flat_map(|a| domain.resolve(a)).collect();
+        // Two operands may pin two dims to one axis (an outer product of a value with itself): no loop does that.
+        if (1..used.len()).any(|i| used[..i].contains(&used[i])) {
+            return None;
+        }
         let rest: Vec<AxisId> = domain.leaves().into_iter().filter(|a| !used.contains(a)).collect();
         let open: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].is_none()).collect();
         let cols: Vec<AxisId> = g.cols.as_ref().map(|c| domain.resolve(c)).unwrap_or_default();
