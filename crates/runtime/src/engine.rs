@@ -1,8 +1,8 @@
 //! The border to the code generator: what turns a kernel into something that runs.
 
 use crate::parallel::ParallelFor;
-use permalloy_cpu::CompiledKernel;
 use permalloy_cpu::isa::IsaLevel;
+use permalloy_cpu::{CompiledKernel, CompiledScatter};
 use permalloy_ir::SymbolValues;
 use permalloy_loops::kernel::{Kernel, Program, Scatter};
 
@@ -73,8 +73,14 @@ impl Engine for TileEngine {
         Ok(Box::new(compiled.map_err(|e| e.to_string())?))
     }
 
-    fn scatter(&self, _: &Program, _: &Scatter, _: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
-        Err("the CPU engine has no scatter yet".into())
+    fn scatter(
+        &self,
+        program: &Program,
+        scatter: &Scatter,
+        symbols: &SymbolValues,
+    ) -> Result<Box<dyn CompiledStep>, String> {
+        let compiled = permalloy_cpu::compile_scatter(scatter, &program.buffers, symbols, self.level);
+        Ok(Box::new(compiled.map_err(|e| e.to_string())?))
     }
 }
 
@@ -86,5 +92,16 @@ impl CompiledStep for CompiledKernel {
     unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
         // SAFETY: the caller's promise is the engine's contract.
         unsafe { CompiledKernel::run(self, buffers, scratch, parallel) }.map_err(|e| e.to_string())
+    }
+}
+
+impl CompiledStep for CompiledScatter {
+    fn scratch_bytes(&self) -> usize {
+        CompiledScatter::scratch_bytes(self)
+    }
+
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
+        // SAFETY: the caller's promise is the engine's contract.
+        unsafe { CompiledScatter::run(self, buffers, scratch, parallel) }.map_err(|e| e.to_string())
     }
 }

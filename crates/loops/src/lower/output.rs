@@ -42,7 +42,9 @@ impl<'g> Lowering<'g> {
                 if let (BufferKind::Input(_), Some((offset, strides))) = (kind, as_is.clone())
                     && (identity || !backward)
                 {
-                    let strides = natural_strides(&ty.shape, strides);
+                    // Strides of size-1 dims say nothing, but code after the call may read them: give back what was promised.
+                    let same = same_strides(&ty.shape, &promised, &strides);
+                    let strides = if same { promised } else { natural_strides(&ty.shape, strides) };
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
                 }
                 if kind == BufferKind::Native && identity && !taken.contains(&buffer) {
