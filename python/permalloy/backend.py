@@ -21,6 +21,8 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import ShortenTraceback
 from torch._functorch.partitioners import default_partition, has_recomputable_ops, min_cut_rematerialization_partition
+from torch._guards import TracingContext
+from torch.utils.checkpoint import CheckpointPolicy
 
 from . import _core, dump, native, stubs
 from . import record as book
@@ -134,6 +136,10 @@ class Session:
     # --- forward, backward and inference graphs
 
     def compile(self, gm: fx.GraphModule, kind: str) -> stubs.Boxed:
+        context = TracingContext.try_get()
+        if kind == "forward" and context is not None and context.fw_metadata is not None:
+            # With donated buffers AOTAutograd forbids retain_graph=True, and we make no use of them.
+            context.fw_metadata.bw_donated_idxs = []
         runs = stubs.behind(gm)
         if runs is None:
             record = Record(book.next_name(), kind, compiled=False, origin=origin_of(gm))
@@ -214,11 +220,50 @@ def _torch_cut(
     joint: fx.GraphModule, inputs: Any, num_fwd_outputs: int, record: Record, keywords: dict[str, Any]
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     with _Timer(record, "partition"):
+        _keep_overwritten_inputs(joint)
         try:
             return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
         except Exception as e:
             record.reason = f"{record.reason}; min-cut partition: {type(e).__name__}: {e}"
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+
+
+def _keep_overwritten_inputs(joint: fx.GraphModule) -> None:
+    """Lets the backward read inputs as they were before the forward overwrote them.
+
+    PyTorch's partitioners save such an input, or a view of it, and recompute from it after the write
+    (pytorch/pytorch#197039). So everything but the write gets a copy, which they must save.
+    """
+    graph = joint.graph
+    late: set[fx.Node] = set()  # depends on a tangent
+    for node in graph.nodes:
+        if (node.op == "placeholder" and stubs.is_tangent(node)) or late.intersection(node.all_input_nodes):
+            late.add(node)
+    for node in graph.find_nodes(op="placeholder"):
+        writes = [u for u in node.users if _writes(u, node)]
+        if not writes or node in late or any(w in late for w in writes):
+            continue
+        reached, ahead = {node}, [node]
+        while ahead:
+            for user in ahead.pop().users:
+                if user.op == "call_function" and user not in reached and user not in writes:
+                    reached.add(user)
+                    ahead.append(user)
+        if reached.isdisjoint(late):
+            continue
+        with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+            copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+        copy.meta = {k: v for k, v in node.meta.items() if k in ("val", "tensor_meta")}
+        copy.meta.update(recompute=CheckpointPolicy.MUST_SAVE, ac_graph_id=0, partitioner_tag="is_forward")
+        node.replace_all_uses_with(copy, lambda u, keep=(copy, *writes): u.op == "call_function" and u not in keep)
+
+
+def _writes(node: fx.Node, to: fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+        return False
+    written = [a for a, s in zip(node.args, target._schema.arguments) if s.alias_info and s.alias_info.is_write]
+    return to in written
 
 
 def _boxed(runs: stubs.Boxed) -> stubs.Boxed:

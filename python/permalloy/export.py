@@ -44,6 +44,8 @@ DTYPES = {
 }
 DEVICES = ("cpu", "cuda", "npu", "meta")
 INT_MAX = 2**63 - 1
+#: Operators whose results PyTorch marks instead of computing them.
+_LAZY = {torch.ops.aten._neg_view.default, torch.ops.aten._efficientzerotensor.default}
 
 
 @dataclass
@@ -315,6 +317,8 @@ class _Exporter:
     def _placeholder(self, node: fx.Node) -> str:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
+            if value.is_neg() or value.is_conj():
+                raise _Inexpressible("an input that is negated or conjugated without data that says so")
             role = " role=tangent" if "tangents" in str(node.target) else ""
             return f"  input {self._name(node)}: {self._type(value, always_strided=True)}{role}\n"
         if isinstance(value, torch.SymInt) or type(value) is int:
@@ -365,6 +369,8 @@ class _Exporter:
             if not isinstance(target, torch._ops.OpOverload):
                 raise _Inexpressible(f"a call of {getattr(target, '__name__', target)}, which is no operator")
             op = self.targets[target] = str(target)
+        if target in _LAZY:
+            raise _Inexpressible("a result that is negated or zero without data that says so")
         if self.kind == "joint" and target._schema.is_mutable:
             tag = node.meta.get("partitioner_tag")
             if tag in ("is_backward", "must_be_in_backward"):

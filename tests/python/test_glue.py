@@ -516,6 +516,36 @@ def test_threads_and_reentrancy():
     same(again[0], want)
 
 
+@pytest.mark.parametrize("cut", ["own", "torch"])
+def test_backward_reads_inputs_as_they_were_before_a_write(cut):
+    def fn(x, y, w):
+        loss = ((x + w) ** 2).sum() + (y[1:].sin() * w).sum()
+        x.mul_(2)
+        y.zero_()
+        return loss
+
+    def run(f):
+        x, y, w = torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4), torch.ones(4, requires_grad=True)
+        f(x, y, w).backward()
+        return x, y, w.grad
+
+    with permalloy.config.patch(partition=cut):
+        same(run(torch.compile(fn, backend="permalloy")), run(fn))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_backward_twice(dynamic):
+    with glue_engine.installed():
+        compiled = torch.compile(mlp, backend="permalloy", dynamic=dynamic)
+        step(compiled, *MLP)
+        w = MLP[1].detach().clone().requires_grad_()
+        out = compiled(MLP[0], w, MLP[2])
+        out.backward(retain_graph=True)
+        first = w.grad.clone()
+        out.backward()
+    torch.testing.assert_close(w.grad, 2 * first)
+
+
 def test_none_gradients():
     def fn(x, w, b):
         return (x * w).sum() + 0 * x.sum()
@@ -546,9 +576,10 @@ def test_config_names_and_types():
         permalloy.config.threads = "2"
     with pytest.raises(ValueError, match="off, fast, full"):
         permalloy.config.tune = "slow"
+    before = permalloy.config.dump
     with permalloy.config.patch(dump="x"):
         assert permalloy.config.dump == "x"
-    assert permalloy.config.dump is None
+    assert permalloy.config.dump == before
 
 
 def test_config_from_the_environment():

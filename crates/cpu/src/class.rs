@@ -144,16 +144,46 @@ impl Element for F16 {
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            permalloy_ir::DType::F64 => { type $T = f64; $body }
-            permalloy_ir::DType::F32 => { type $T = f32; $body }
-            permalloy_ir::DType::BF16 => { type $T = $crate::class::Bf16; $body }
-            permalloy_ir::DType::F16 => { type $T = $crate::class::F16; $body }
-            permalloy_ir::DType::I64 => { type $T = i64; $body }
-            permalloy_ir::DType::I32 => { type $T = i32; $body }
-            permalloy_ir::DType::I16 => { type $T = i16; $body }
-            permalloy_ir::DType::I8 => { type $T = i8; $body }
-            permalloy_ir::DType::U8 => { type $T = u8; $body }
-            permalloy_ir::DType::Bool => { type $T = $crate::class::Bool; $body }
+            permalloy_ir::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            permalloy_ir::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            permalloy_ir::DType::BF16 => {
+                type $T = $crate::class::Bf16;
+                $body
+            }
+            permalloy_ir::DType::F16 => {
+                type $T = $crate::class::F16;
+                $body
+            }
+            permalloy_ir::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            permalloy_ir::DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            permalloy_ir::DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            permalloy_ir::DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            permalloy_ir::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            permalloy_ir::DType::Bool => {
+                type $T = $crate::class::Bool;
+                $body
+            }
             _ => {}
         }
     };

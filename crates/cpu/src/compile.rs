@@ -16,9 +16,11 @@ const KEEP: usize = 1 << 20;
 /// Facts of a value.
 #[derive(Clone, Copy, Default)]
 struct Facts {
-    /// Varies over rows, columns.
+    /// Is held with one value a row, a column.
     rows: bool,
     cols: bool,
+    /// Varies over rows; a column reduction of what does not is held for each row nevertheless.
+    differs: bool,
     /// Column reductions below it.
     depth: usize,
     /// Elements' worth of work to make it again from what row-level values give, capped.
@@ -133,6 +135,7 @@ impl Compiler<'_> {
                     }
                 }
                 f.rows |= g.rows;
+                f.differs |= g.differs;
                 f.cols |= g.cols;
                 f.depth = f.depth.max(g.depth);
                 if g.cols {
@@ -144,13 +147,14 @@ impl Compiler<'_> {
                 if matches!(v.node, Node::Store { .. }) {
                     let value = v.node.operands()[0];
                     let after = matches!(self.k.values[value].node, Node::Reduce { over: Over::Rows | Over::All, .. });
-                    if !after && (f.rows && !rows.varies || f.cols && !cols.varies) {
+                    if !after && (f.differs && !rows.varies || f.cols && !cols.varies) {
                         return self.malformed("a store's address does not vary where its value does");
                     }
-                    f.rows = rows.varies;
+                    f.rows = rows.varies || f.rows && !after;
                     f.cols = cols.varies;
                 } else {
                     f.rows |= rows.varies;
+                    f.differs |= rows.varies;
                     f.cols |= cols.varies;
                 }
             }
@@ -343,15 +347,13 @@ impl Compiler<'_> {
         if !self.exclusive || matches!(self.k.values[v].node, Node::Load { .. }) {
             return None;
         }
-        if !self.facts[v].rows && self.layout.rows.total > 1 {
-            return None;
-        }
         (0..self.k.values.len()).find(|s| {
             let w = &self.k.values[*s];
             self.stored(*s) == Some(v)
                 && w.dtype == self.k.values[v].class.dtype()
                 && self.facts[*s].rows == self.facts[v].rows
                 && self.facts[*s].cols == self.facts[v].cols
+                && (self.facts[v].differs || self.layout.rows.total == 1)
                 && !self.program.memories[self.memory[*s]].access.has_masks()
         })
     }
@@ -549,7 +551,8 @@ impl Compiler<'_> {
             b.place[v] = Some(offset);
             Place { offset, step: 0 }
         });
-        let direct = self.direct_store(v).filter(|s| self.facts[self.k.values[*s].node.operands()[0]].depth == plan.phase);
+        let direct =
+            self.direct_store(v).filter(|s| self.facts[self.k.values[*s].node.operands()[0]].depth == plan.phase);
         let direct = direct.map(|s| self.memory[s]);
         let kind = self.kind(v);
         b.out.push(Micro { kind, dst, at, direct });

@@ -31,8 +31,17 @@ impl Access {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Node {
-    Load { buffer: usize, access: Access },
-    LoadAt { buffer: usize, access: Access, index: usize, stride: i64, size: i64 },
+    Load {
+        buffer: usize,
+        access: Access,
+    },
+    LoadAt {
+        buffer: usize,
+        access: Access,
+        index: usize,
+        stride: i64,
+        size: i64,
+    },
     Index(Access),
     /// Bits of the value in its class.
     Const(u64),
@@ -41,8 +50,16 @@ pub(crate) enum Node {
     Where(usize, usize, usize),
     /// From the operand's class to this one's, rounded to the dtype.
     Cast(usize),
-    Reduce { op: PrimOp, over: Over, x: usize },
-    Store { buffer: usize, access: Access, value: usize },
+    Reduce {
+        op: PrimOp,
+        over: Over,
+        x: usize,
+    },
+    Store {
+        buffer: usize,
+        access: Access,
+        value: usize,
+    },
 }
 
 impl Node {
@@ -141,7 +158,12 @@ pub(crate) fn check_bounds(
     high += i128::from(span.1);
     if low < 0 || high >= i128::from(extent) {
         let clamp = |x: i128| x.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-        return Err(CompileError::OutOfBounds { buffer: buffer.name.clone(), low: clamp(low), high: clamp(high), extent });
+        return Err(CompileError::OutOfBounds {
+            buffer: buffer.name.clone(),
+            low: clamp(low),
+            high: clamp(high),
+            extent,
+        });
     }
     Ok(())
 }
@@ -247,11 +269,7 @@ struct Builder<'a> {
 }
 
 /// Instantiates a kernel for concrete sizes.
-pub(crate) fn concrete(
-    kernel: &Kernel,
-    buffers: &[Buffer],
-    symbols: &SymbolValues,
-) -> Result<Concrete, CompileError> {
+pub(crate) fn concrete(kernel: &Kernel, buffers: &[Buffer], symbols: &SymbolValues) -> Result<Concrete, CompileError> {
     let sizes = kernel.axes.iter().map(|a| a.size.eval(symbols)).collect::<Result<Vec<_>, _>>()?;
     if let Some(n) = sizes.iter().find(|n| **n < 0) {
         return malformed(&kernel.name, format_args!("an axis has size {n}"));

@@ -62,10 +62,7 @@ impl Operand {
 }
 
 fn narrowed(span: Span, shape: Shape) -> Span {
-    Span {
-        outer: if shape.outer { span.outer } else { (0, 1) },
-        inner: if shape.inner { span.inner } else { (0, 1) },
-    }
+    Span { outer: if shape.outer { span.outer } else { (0, 1) }, inner: if shape.inner { span.inner } else { (0, 1) } }
 }
 
 impl Worker<'_> {
@@ -303,7 +300,13 @@ impl Worker<'_> {
             if inside != Some(false) {
                 m.access.runs(span, |r| {
                     let from = self.element(m.buffer, m.dtype, r.base);
-                    copy::load(self.level, m.dtype, to.add((r.at_o * pitch + r.at_i) * size), from, load_rect(r, pitch));
+                    copy::load(
+                        self.level,
+                        m.dtype,
+                        to.add((r.at_o * pitch + r.at_i) * size),
+                        from,
+                        load_rect(r, pitch),
+                    );
                 });
             }
         }
@@ -375,14 +378,8 @@ impl Worker<'_> {
             m.access.runs(span, |r| {
                 let (n_o, step_o) = if m.access.outer.varies { (r.n_o, r.step_o) } else { (no, 0) };
                 let (n_i, step_i) = if m.access.inner.varies { (r.n_i, r.step_i) } else { (ni, 0) };
-                let rect = Rect {
-                    n_o,
-                    n_i,
-                    from_o: step_o as isize,
-                    from_i: step_i as isize,
-                    to_o: ni as isize,
-                    to_i: 1,
-                };
+                let rect =
+                    Rect { n_o, n_i, from_o: step_o as isize, from_i: step_i as isize, to_o: ni as isize, to_i: 1 };
                 copy::count(self.level, addresses.add(r.at_o * ni + r.at_i), r.base, rect);
             });
             let mut holes = false;
@@ -529,7 +526,8 @@ impl Worker<'_> {
                         let (step_row, step_col) = if self.rows_inner { (1, rows.1) } else { (cols.1, 1) };
                         for r in 0..rows.1 {
                             let first = ((row + r) * self.cols + first_col) as i64;
-                            let s = ArgShape { keep: 1, fold: cols.1, step_keep: 0, step_fold: step_col, first, step: 1 };
+                            let s =
+                                ArgShape { keep: 1, fold: cols.1, step_keep: 0, step_fold: step_col, first, step: 1 };
                             let from = x.add(r * step_row * acc.class.size());
                             fold::arg(self.level, acc.class, max, from, s, state.total, state.index);
                         }
@@ -565,7 +563,15 @@ impl Worker<'_> {
     ///
     /// # Safety
     /// As [`Worker::exec`]; `n` is 1 or the number of columns of the span.
-    pub(crate) unsafe fn finish(&self, memory: usize, class: Class, from: *const u8, n: usize, span: Span, tmp: *mut u8) {
+    pub(crate) unsafe fn finish(
+        &self,
+        memory: usize,
+        class: Class,
+        from: *const u8,
+        n: usize,
+        span: Span,
+        tmp: *mut u8,
+    ) {
         let m = &self.program.memories[memory];
         let to_class = Class::of(m.dtype).unwrap_or(class);
         // SAFETY: `tmp` has room for n values of any class; the access was checked against the buffer.
@@ -584,14 +590,7 @@ impl Worker<'_> {
 }
 
 fn load_rect(r: Run, pitch: usize) -> Rect {
-    Rect {
-        n_o: r.n_o,
-        n_i: r.n_i,
-        from_o: r.step_o as isize,
-        from_i: r.step_i as isize,
-        to_o: pitch as isize,
-        to_i: 1,
-    }
+    Rect { n_o: r.n_o, n_i: r.n_i, from_o: r.step_o as isize, from_i: r.step_i as isize, to_o: pitch as isize, to_i: 1 }
 }
 
 fn store_rect(r: Run, o: usize, i: usize) -> Rect {

@@ -126,10 +126,22 @@ int!(i64, u8);
 macro_rules! with_held {
     ($class:expr, $T:ident => $body:expr) => {
         match $class {
-            Class::F32 => { type $T = f32; $body }
-            Class::F64 => { type $T = f64; $body }
-            Class::I64 => { type $T = i64; $body }
-            Class::U8 => { type $T = u8; $body }
+            Class::F32 => {
+                type $T = f32;
+                $body
+            }
+            Class::F64 => {
+                type $T = f64;
+                $body
+            }
+            Class::I64 => {
+                type $T = i64;
+                $body
+            }
+            Class::U8 => {
+                type $T = u8;
+                $body
+            }
         }
     };
 }

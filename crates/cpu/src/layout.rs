@@ -41,6 +41,8 @@ pub(crate) struct Folds {
     pub all: bool,
     /// Some reduction gives positions: folded axes keep their order.
     arg: bool,
+    /// That one folds rows and columns.
+    arg_all: bool,
 }
 
 impl Folds {
@@ -49,6 +51,7 @@ impl Folds {
         for v in &k.values {
             if let Node::Reduce { op, over, .. } = v.node {
                 f.arg |= is_arg(op);
+                f.arg_all |= is_arg(op) && over == Over::All;
                 match over {
                     Over::Cols => f.cols = true,
                     Over::Rows => f.rows = true,
@@ -117,7 +120,11 @@ fn relabel(k: &mut Concrete, folds: Folds, weights: &[(Access, i64)]) {
     let Some(is_folded) = k.axes.iter().map(|a| folded(a.role)).collect::<Option<Vec<bool>>>() else { return };
     let reduces = |v: usize| matches!(k.values[v].node, Node::Reduce { .. });
     let only_stored = k.values.iter().all(|v| {
-        matches!(v.node, Node::Store { .. }) || v.node.operands().into_iter().all(|o| !reduces(o))
+        let along_fold = |a: &Access| (0..k.axes.len()).any(|i| is_folded[i] && a.strides[i] != 0);
+        match &v.node {
+            Node::Store { access, value, .. } => !reduces(*value) || !along_fold(access),
+            other => other.operands().into_iter().all(|o| !reduces(o)),
+        }
     });
     if !only_stored {
         return;
@@ -229,7 +236,7 @@ pub(crate) fn layout(k: &mut Concrete) -> Result<(Layout, usize), CompileError> 
     let is_col = |a: &usize| k.axes[*a].role == AxisRole::Col;
     let all: Vec<usize> = (0..k.axes.len()).collect();
     let batch_matters = folds.rows || folds.all;
-    if folds.all && folds.arg {
+    if folds.arg_all {
         let last_row = all.iter().rposition(|a| k.axes[*a].role == AxisRole::Row);
         let first_col = all.iter().position(is_col);
         if last_row.zip(first_col).is_some_and(|(r, c)| r > c) {

@@ -41,8 +41,16 @@ pub(crate) struct Memory {
 pub(crate) enum Kind {
     Const(u64),
     /// `copy`: never use the memory in place.
-    Load { memory: usize, copy: bool },
-    LoadAt { memory: usize, index: Slot, stride: i64, size: i64 },
+    Load {
+        memory: usize,
+        copy: bool,
+    },
+    LoadAt {
+        memory: usize,
+        index: Slot,
+        stride: i64,
+        size: i64,
+    },
     Index(TileAccess),
     Unary(PrimOp, Slot),
     Binary(PrimOp, Slot, Slot),
@@ -53,12 +61,21 @@ pub(crate) enum Kind {
     /// What an earlier phase left at this place.
     Recall,
     /// Joins the tile into a column accumulator.
-    FoldCols { acc: usize, x: Slot },
+    FoldCols {
+        acc: usize,
+        x: Slot,
+    },
     /// The accumulator's result, one a row.
     FinishCols(usize),
     /// Joins the tile (or the row values) into a row accumulator.
-    FoldRows { acc: usize, x: Slot },
-    Store { memory: usize, value: Slot },
+    FoldRows {
+        acc: usize,
+        x: Slot,
+    },
+    Store {
+        memory: usize,
+        value: Slot,
+    },
 }
 
 #[derive(Clone, PartialEq, Debug)]

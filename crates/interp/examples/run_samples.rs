@@ -5,7 +5,7 @@
 //! and a line `end`. The node is decomposed by its operator's first rule that accepts it, sizes left symbolic, and the
 //! result is run. With the argument `--list` it prints the operators that have rules, topic by topic, instead.
 
-use permalloy_interp::{Data, InputValue, Options, OutputValue, Tensor, apply_rules, run};
+use permalloy_interp::{Data, InputValue, Options, OutputValue, RuleError, Tensor, apply_rules, run};
 use permalloy_ir::{DType, Graph, GraphKind, Input, Output, TensorType};
 use std::io::{self, BufRead, Write};
 
@@ -59,7 +59,7 @@ fn decompose(graph: &Graph) -> Result<Graph, String> {
     let (_, node) = graph.nodes().next().ok_or("a sample has one node")?;
     let results: Vec<Option<TensorType>> = node.results.iter().map(|r| r.map(|v| graph.ty(v).clone())).collect();
     let decl = permalloy_ops::lookup(&node.op.name()).ok_or("not declared")?;
-    let (_, made) = apply_rules(&mut out, node, &results, decl.rules)?;
+    let (_, made) = apply_rules(&mut out, node, &results, decl.rules).map_err(RuleError::message)?;
     let wanted = made.iter().zip(&results).map(|(v, ty)| v.filter(|_| ty.is_some()));
     out.outputs = wanted.map(|v| v.map_or(Output::None, Output::Value)).collect();
     Ok(out)

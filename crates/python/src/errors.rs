@@ -66,3 +66,18 @@ fn ours(py: Python<'_>, class: &str, message: &str, keywords: &[(&str, Option<St
     };
     make().map_or_else(|e| e, PyErr::from_value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let made: Result<(), CompileError> = guarded(|| panic!("stage {}", 3));
+        std::panic::set_hook(hook);
+        assert_eq!(made, Err(CompileError::Internal("stage 3".into())));
+        assert_eq!(guarded(|| Ok::<_, RunError>(1)), Ok(1));
+    }
+}

@@ -8,6 +8,11 @@
 //!     [`Joint::saved`], then [`Joint::saved_ints`].
 //!   - backward: arguments are `saved_ints`, `saved`, then the tangent inputs in order; outputs are the remaining outputs.
 //! - [`compile_graph`] gets a `forward`, `backward` or `inference` graph: arguments are its inputs, results its outputs.
+//! - A write to an input goes through PyTorch's `copy_`, or bumps the tensor's version counter: autograd relies on it.
+//! - The inputs' and the promised outputs' strides are what the text says. An output may not share memory with another
+//!   output or with an input unless the text makes it a view of it.
+//! - A backward that reads an input which the forward overwrites (`copy_`) reads it as it was before: the forward saves a
+//!   copy of it, or what was computed from it. Nothing is recomputed from an overwritten input.
 //! - Trailing inputs may be constants that the graph held; they are inputs like any other and never change.
 //!
 //! Executables are called from any thread, from several at once, and from within themselves (an operator may call Python).
@@ -199,7 +204,7 @@ impl Compiled {
             ProgramInput::Int(_) => InputKind::Int,
         };
         let inputs = program.inputs.iter().map(kind).collect();
-        let engine = Arc::new(permalloy_runtime::CpuEngine);
+        let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
         Ok(Compiled { executable, inputs, records: "[]".to_string() })

@@ -4,7 +4,7 @@
 
 use permalloy_ir::{DType, Device, Dim, GraphKind, Role, SymbolValues, contiguous_strides};
 use permalloy_loops::kernel::*;
-use permalloy_runtime::engine::{CompiledStep, Engine};
+use permalloy_runtime::engine::{CompiledStep, Engine, TileEngine};
 use permalloy_runtime::parallel::ParallelFor;
 use permalloy_runtime::provider::{Provider, PythonOp, ResolvedCall};
 use permalloy_runtime::torch::TorchProvider;
@@ -113,13 +113,48 @@ fn chain(op: Option<(&str, bool)>) -> Program {
     p
 }
 
+/// `steps` doublings of `n` numbers, each into memory of its own; the last is the output.
+fn doublings(steps: usize, n: i64) -> Program {
+    let mut p = chain(None);
+    p.buffers.truncate(steps + 1);
+    p.steps.truncate(steps);
+    for b in &mut p.buffers {
+        (b.shape, b.strides) = (vec![Dim::from(n)], vec![Dim::ONE]);
+    }
+    p.buffers[steps].kind = BufferKind::Output;
+    let access = Access { offset: Dim::ZERO, strides: vec![Dim::ONE], masks: vec![] };
+    for (i, s) in p.steps.iter_mut().enumerate() {
+        let Step::Kernel(k) = s else { continue };
+        k.axes = vec![Axis { size: Dim::from(n), role: AxisRole::Batch }];
+        let b = |i: usize| BufferId(i as u32);
+        let kinds = [
+            OpKind::Load { buffer: b(i), access: access.clone() },
+            OpKind::Binary(permalloy_ir::PrimOp::Add, OpId(0), OpId(0)),
+            OpKind::Store { buffer: b(i + 1), access: access.clone(), value: OpId(1) },
+        ];
+        k.ops = kinds.map(|kind| KernelOp { kind, dtype: DType::F32 }).to_vec();
+    }
+    let whole = TensorRef {
+        buffer: BufferId(steps as u32),
+        shape: vec![Dim::from(n)],
+        strides: vec![Dim::ONE],
+        offset: Dim::ZERO,
+    };
+    p.outputs = vec![ProgramOutput::Tensor(whole)];
+    p
+}
+
 /// Nanoseconds a call of `f`, the best of several batches.
 fn best(f: impl Fn()) -> f64 {
+    best_of(ROUNDS, f)
+}
+
+fn best_of(rounds: usize, f: impl Fn()) -> f64 {
     f();
     let batch = || {
         let start = Instant::now();
-        (0..ROUNDS).for_each(|_| f());
-        start.elapsed().as_secs_f64() * 1e9 / ROUNDS as f64
+        (0..rounds).for_each(|_| f());
+        start.elapsed().as_secs_f64() * 1e9 / rounds as f64
     };
     (0..7).map(|_| batch()).fold(f64::INFINITY, f64::min)
 }
@@ -154,5 +189,25 @@ fn main() {
         }
         let e = exe(p);
         println!("{op:28}{:7.0} ns  {}", per_step(best(|| run(&e))), e.routes()[0].route);
+    }
+
+    let tiles = |p| Executable::new(Arc::new(p), provider.clone(), Arc::new(TileEngine::new())).expect("fine");
+    let e = tiles(doublings(STEPS, 4));
+    let x = provider.empty(DType::F32, &[4], &[1]).expect("memory");
+    let run = |e: &Executable, x: &TensorHandle| {
+        e.run(vec![RunInput::Tensor(x.share().expect("a reference"))]).expect("runs");
+    };
+    println!("tile kernel of 4 elements   {:7.0} ns", per_step(best(|| run(&e, &x))));
+    for n in [1i64 << 16, 1 << 20, 1 << 24] {
+        let x = provider.empty(DType::F32, &[n], &[1]).expect("memory");
+        let rounds = ((1 << 26) / n as usize).clamp(5, 200);
+        let fresh = tiles(doublings(1, n));
+        let pooled = tiles(doublings(1, n)).pool_outputs([0]);
+        let (a, b) = (best_of(rounds, || run(&fresh, &x)), best_of(rounds, || run(&pooled, &x)));
+        println!("output of {n:8} f32: fresh {:9.1} µs, pooled {:9.1} µs, ratio {:.2}", a / 1e3, b / 1e3, a / b);
+        let placed = tiles(doublings(9, n));
+        let apart = tiles(doublings(9, n)).without_in_place();
+        let (a, b) = (best_of(rounds, || run(&apart, &x)), best_of(rounds, || run(&placed, &x)));
+        println!("  9 steps: apart {:9.1} µs, in place {:9.1} µs, ratio {:.2}", a / 1e3, b / 1e3, a / b);
     }
 }

@@ -78,6 +78,13 @@ impl Executable {
         self
     }
 
+    /// Gives every intermediate memory of its own for as long as it lives: no kernel overwrites its input.
+    pub fn without_in_place(mut self) -> Executable {
+        self.analysis.pairs.iter_mut().for_each(Vec::clear);
+        self.instances.get_mut().unwrap_or_else(|e| e.into_inner()).clear();
+        self
+    }
+
     pub fn program(&self) -> &Program {
         &self.program
     }

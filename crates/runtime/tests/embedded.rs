@@ -241,6 +241,46 @@ fn damaged_programs_are_errors() {
 }
 
 #[test]
+fn a_reduction_may_overwrite_its_input_on_the_tile_engine() {
+    let mut p = P::new("row sums");
+    let n = p.symbol("n", 3);
+    let shape = [n, c(1000)];
+    let x = p.input("x", &shape);
+    let a = p.f32("a", &shape, BufferKind::Intermediate);
+    let b = p.f32("b", &shape, BufferKind::Intermediate);
+    let y = p.f32("y", &shape, BufferKind::Output);
+    p.pointwise(PrimOp::Add, a, x, Err(1.0));
+    let access = Access { offset: Dim::ZERO, strides: dense(&shape), masks: vec![] };
+    let kinds = [
+        OpKind::Load { buffer: a, access: access.clone() },
+        OpKind::Reduce { op: PrimOp::Sum, over: Over::Cols, x: OpId(0) },
+        OpKind::Binary(PrimOp::Mul, OpId(0), OpId(1)),
+        OpKind::Store { buffer: b, access, value: OpId(2) },
+    ];
+    let axis = |size: &Dim, role| Axis { size: size.clone(), role };
+    p.0.steps.push(Step::Kernel(Kernel {
+        name: "times_row_sum".into(),
+        axes: vec![axis(&shape[0], AxisRole::Row), axis(&shape[1], AxisRole::Col)],
+        ops: kinds.into_iter().map(|kind| KernelOp { kind, dtype: DType::F32 }).collect(),
+        fused: vec![],
+    }));
+    p.pointwise(PrimOp::Add, y, b, Err(0.0));
+    p.returns(y);
+    let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
+    let e = Executable::new(Arc::new(p.0), Arc::new(EmbeddedProvider::new(2)), engine).unwrap();
+    assert_eq!((e.in_place(), e.arena_bytes()), (1, 12032));
+    for n in [1i64, 3, 200] {
+        let x: Vec<f32> = (0..n * 1000).map(|i| (i % 7) as f32).collect();
+        let out = e.run(vec![input(&[n, 1000], &x)]).unwrap();
+        let expected = x.chunks(1000).flat_map(|row| {
+            let sum: f32 = row.iter().map(|v| v + 1.0).sum();
+            row.iter().map(move |v| (v + 1.0) * sum)
+        });
+        assert_eq!(values(&out[0]), expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn threads_may_run_the_same_executable() {
     let e = exe(chain()).unwrap();
     std::thread::scope(|s| {

@@ -5,6 +5,7 @@ mod common;
 use common::{P, Points, c};
 use permalloy_ir::{DType, PrimOp};
 use permalloy_loops::kernel::*;
+use permalloy_runtime::engine::TileEngine;
 use permalloy_runtime::provider::{NativeRoute, Provider, PythonOp, ResolvedCall};
 use permalloy_runtime::torch::{TorchProvider, TorchTensor};
 use permalloy_runtime::{Executable, RunError, RunInput, RunOutput, TensorHandle};
@@ -149,9 +150,8 @@ fn shim(e: &Executable) -> bool {
 
 const F: DType = DType::F32;
 
-#[test]
-fn products_write_into_the_arena_and_into_outputs() {
-    let Some((p, _lock)) = provider() else { return };
+/// `bias + 2 (x @ w) @ wᵀ`, rows of x symbolic.
+fn mlp() -> P {
     let mut b = P::new("mlp");
     let n = b.symbol("n", 2);
     let (x, w) = (b.input("x", &[n.clone(), c(2)]), b.input("w", &[c(2), c(2)]));
@@ -166,7 +166,13 @@ fn products_write_into_the_arena_and_into_outputs() {
     let args = vec![b.t(bias), b.t(g), NativeArg::Tensor(turned)];
     b.native("aten.addmm.default", args, &[Some(y)]);
     b.returns(y);
-    let e = Executable::new(Arc::new(b.0), p.clone(), Arc::new(Points)).unwrap();
+    b
+}
+
+#[test]
+fn products_write_into_the_arena_and_into_outputs() {
+    let Some((p, _lock)) = provider() else { return };
+    let e = Executable::new(Arc::new(mlp().0), p.clone(), Arc::new(Points)).unwrap();
     assert!(e.routes().iter().all(|r| matches!(r.route, NativeRoute::Shim { .. })), "{:?}", e.routes());
     assert_eq!((e.arena_bytes(), e.in_place()), (64, 1));
     for n in [2i64, 1, 3, 0] {
@@ -433,6 +439,53 @@ fn pooled_outputs_get_the_same_memory_again_once_they_are_dead() {
     let fourth = run();
     assert_eq!(address(&fourth), freed);
     assert!(read::<f32>(&fourth[0]).iter().all(|v| *v == 2.0));
+}
+
+#[test]
+fn autograd_stays_out_and_its_mode_comes_back() {
+    let Some((p, _lock)) = provider() else { return };
+    let symbol = p.api().symbol("torch_set_requires_grad\0").expect("PyTorch 2.10");
+    type SetRequiresGrad = unsafe extern "C" fn(*mut std::ffi::c_void, bool) -> i32;
+    // SAFETY: the C function's signature.
+    let set = unsafe { std::mem::transmute::<*mut std::ffi::c_void, SetRequiresGrad>(symbol) };
+    let leaf = |shape: &[i64]| {
+        let t = make(&p, F, shape, &vec![1.0f32; shape.iter().product::<i64>() as usize]);
+        if let RunInput::Tensor(TensorHandle::Torch(t)) = &t {
+            // SAFETY: a live handle.
+            assert_eq!(unsafe { set(t.raw(), true) }, 0);
+        }
+        t
+    };
+    // SAFETY: reads a flag of this thread.
+    let enabled = || unsafe { (p.api().grad_mode_is_enabled)() };
+    assert!(enabled());
+    let e = Executable::new(Arc::new(mlp().0), p.clone(), Arc::new(TileEngine::new())).unwrap();
+    // With autograd on, `out=` variants refuse operands that require gradients.
+    let out = e.run(vec![leaf(&[2, 2]), leaf(&[2, 2]), leaf(&[2])]).unwrap();
+    assert_eq!(read::<f32>(&out[0]), [9.0; 4]);
+    let relu = one_op(&p, "aten.relu_.default", &[(F, &[2])], |i| i.to_vec(), vec![], &[None]).unwrap();
+    relu.run(vec![leaf(&[2])]).unwrap();
+    assert!(enabled());
+}
+
+#[test]
+fn several_threads_run_the_same_executable() {
+    let Some((p, _lock)) = provider() else { return };
+    let e = Executable::new(Arc::new(mlp().0), p.clone(), Arc::new(TileEngine::new())).unwrap();
+    std::thread::scope(|s| {
+        for t in 0..4 {
+            let (e, p) = (&e, &p);
+            s.spawn(move || {
+                for i in 0..200i64 {
+                    let n = 1 + (i + t) % 5;
+                    let x = make(p, F, &[n, 2], &vec![t as f32; n as usize * 2]);
+                    let ones = |shape: &[i64]| make(p, F, shape, &vec![1.0f32; shape.iter().product::<i64>() as usize]);
+                    let out = e.run(vec![x, ones(&[2, 2]), ones(&[2])]).unwrap();
+                    assert_eq!(read::<f32>(&out[0]), vec![1.0 + 8.0 * t as f32; n as usize * 2]);
+                }
+            });
+        }
+    });
 }
 
 fn resident_bytes() -> usize {

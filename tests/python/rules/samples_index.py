@@ -45,11 +45,22 @@ def transposes():
     for dtype in SUMMED:
         x = values(4, 5, 3, dtype=dtype)
         yield sample("index_add.default", x, 1, index(7, below=5), values(4, 7, 3, dtype=dtype))
-        yield sample("index_add.default", x, 0, index(2, below=4, dtype=torch.int32), values(2, 5, 3, dtype=dtype), alpha=3)
+        yield sample(
+            "index_add.default", x, 0, index(2, below=4, dtype=torch.int32), values(2, 5, 3, dtype=dtype), alpha=3
+        )
         yield sample("scatter_add.default", x, 1, index(4, 7, 3, below=5), values(4, 7, 3, dtype=dtype))
         yield sample("scatter_add.default", x, 2, index(2, 3, 9, below=3), values(4, 5, 9, dtype=dtype))
         yield sample("index_select_backward.default", values(4, 7, 3, dtype=dtype), [4, 5, 3], 1, index(7, below=5))
         yield sample("gather_backward.default", values(4, 6, 3, dtype=dtype), x, 1, index(4, 6, 3, below=5), False)
+        yield sample("put.default", x, index(2, 6, below=60, above=-60), values(2, 6, dtype=dtype), True)
+        yield sample("put.default", torch.zeros_like(x), index(9, below=60), values(9, dtype=dtype), True)
+    for dtype in DTYPES:
+        x = values(4, 5, 3, dtype=dtype)
+        yield sample("scatter.src", x, 1, index(4, 1, 3, below=5), values(4, 1, 3, dtype=dtype))
+        yield sample("scatter.src", x, -1, index(4, 5, 1, below=3), values(4, 6, 2, dtype=dtype))
+        yield sample("scatter.value", x, 0, index(1, 5, 3, below=4), 2)
+    yield sample("scatter.src", values(), 0, torch.tensor(0), values())
+    yield sample("scatter.value", values(3), -1, torch.tensor([2]), -1.5)
     yield sample("index_add.default", values(), 0, torch.tensor([0]), values())
     yield sample("index_add.default", values(3), 0, torch.tensor(1), values(1))
     yield sample("scatter_add.default", values(), 0, torch.tensor(0), values())

@@ -9,14 +9,7 @@ use permalloy_ir::DType;
 macro_rules! select {
     ($t:ident, $body:ident, $name:ident) => {
         #[inline(always)]
-        unsafe fn $body<I: Isa>(
-            one: (bool, bool),
-            dst: *mut $t,
-            c: *const u8,
-            a: *const $t,
-            b: *const $t,
-            n: usize,
-        ) {
+        unsafe fn $body<I: Isa>(one: (bool, bool), dst: *mut $t, c: *const u8, a: *const $t, b: *const $t, n: usize) {
             macro_rules! each {
                 (|$i:ident| $x:expr, $y:expr) => {
                     for $i in 0..n {

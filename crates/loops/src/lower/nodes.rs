@@ -87,7 +87,11 @@ impl<'g> Lowering<'g> {
     pub(super) fn materialize_view(&mut self, x: Val) -> Result<Val, String> {
         let shape = self.infos[x].shape.clone();
         let copy = self.add_val(x, shape.clone());
-        self.place_copy(x, copy, shape, copy_of_ours())?;
+        // `x` may come to stand for the copy: the copy reads what `x` is now.
+        let mut source = self.infos[x].clone();
+        source.home = None;
+        self.infos.push(source);
+        self.place_copy(self.infos.len() - 1, copy, shape, copy_of_ours())?;
         Ok(copy)
     }
 

@@ -284,7 +284,7 @@ impl<'g> Lowering<'g> {
                         WorkKind::LoadAt { view, .. } if k == 0 => self.memory_view(*x, view)?,
                         _ => self.memory_view(*x, &info.view)?,
                     };
-                    Source::Memory { val: *x, at: domain.address(&dims, &view)? }
+                    Source::Memory { val: info.base, at: domain.address(&dims, &view)? }
                 }
             };
             sources.push((source, info.dtype));

@@ -79,12 +79,22 @@ pub(super) fn reshape(c: &mut Call<'_, '_>, x: ValueId, shape: &[Dim]) -> Result
     prim(c, PrimOp::Reshape, &[x], vec![("shape", Arg::dims(shape))])
 }
 
-/// PyTorch's broadcast of `x` to `shape`.
+/// PyTorch's broadcast of `x` to `shape`; a constant is made in that shape at once.
 pub(super) fn expand(c: &mut Call<'_, '_>, x: ValueId, shape: &[Dim]) -> Result<ValueId, Decline> {
     let from = c.b.shape(x);
     let fits =
         from.len() <= shape.len() && from.iter().rev().zip(shape.iter().rev()).all(|(a, b)| a == b || a.is_const(1));
-    if fits { Ok(c.b.expand(x, shape)) } else { Err("sizes are not provably broadcastable".into()) }
+    if !fits {
+        return Err("sizes are not provably broadcastable".into());
+    }
+    let constant = c.b.graph.producer(x).filter(|n| n.prim() == Some(PrimOp::Full)).and_then(|n| n.kwarg("value"));
+    match constant.cloned() {
+        Some(value) if from != shape => {
+            let dtype = c.b.dtype(x);
+            full(c, &value, shape, dtype)
+        }
+        _ => Ok(c.b.expand(x, shape)),
+    }
 }
 
 /// The shape that `shapes` broadcast to.

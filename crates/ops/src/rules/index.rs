@@ -33,8 +33,8 @@ pub const DECLS: &[OpDecl] = &[
     op!(Indexing "aten._embedding_bag_per_sample_weights_backward.default", "gradient of _embedding_bag by its weights"),
     op!(Indexing "aten.embedding_sparse_backward.default", "the gradient of a table as a sparse tensor"),
     op!(Indexing "aten.embedding_renorm.default", "rows scaled down to a norm"),
-    op!(Indexing "aten.scatter.src", "x[index[..], ..] = src"),
-    op!(Indexing "aten.scatter.value", "x[index[..], ..] = value"),
+    op!(Indexing "aten.scatter.src", "scatter.src" => scatter, "x[index[..], ..] = src"),
+    op!(Indexing "aten.scatter.value", "scatter.value" => scatter, "x[index[..], ..] = value"),
     op!(Indexing "aten.scatter.reduce", "x[index[..], ..] op= src"),
     op!(Indexing "aten.scatter.value_reduce", "x[index[..], ..] op= value"),
     op!(Indexing "aten.scatter_reduce.two", "x[index[..], ..] folded with src"),
@@ -42,7 +42,7 @@ pub const DECLS: &[OpDecl] = &[
     op!(Indexing "aten.index_copy.default", "x[index[j]] = source[j] along dim"),
     op!(Indexing "aten.index_fill.int_Scalar", "x[index[j]] = value along dim"),
     op!(Indexing "aten.index_fill.int_Tensor", "x[index[j]] = value along dim"),
-    op!(Indexing "aten.put.default", "elements of the flattened tensor replaced"),
+    op!(Indexing "aten.put.default", "put" => put, "elements of the flattened tensor replaced, or added to with accumulate"),
     op!(Indexing "aten.masked_scatter.default", "elements under the mask replaced by those of source in order"),
     op!(Indexing "aten.masked_scatter_backward.default", "gradient of masked_scatter by its source"),
     op!(Indexing "aten.masked_select.default", "elements under the mask; the size depends on data"),
@@ -252,7 +252,8 @@ struct Advanced {
     shape: Vec<Dim>,
     /// Product of their sizes.
     size: Dim,
-    /// `Σ i_k·stride_k`, of the broadcast shape of the index tensors; −1 where one of several is out of range.
+    /// `Σ i_k·stride_k`, of the broadcast shape of the index tensors; −1 where one of several is out of range (the `_unsafe`
+    /// operators promise that none is).
     index: ValueId,
 }
 
@@ -276,11 +277,12 @@ fn advanced(c: &mut Call<'_, '_>, x: ValueId) -> Result<Advanced, Decline> {
     let shape: Vec<Dim> = perm.iter().map(|p| from[*p].clone()).collect();
     let shapes: Vec<Vec<Dim>> = given.iter().map(|(_, v)| c.b.shape(*v)).collect();
     let to = broadcast(&shapes)?;
+    let unchecked = c.node.op.external().is_some_and(|name| name.starts_with("aten._unsafe"));
     let (mut linear, mut in_range): (Option<ValueId>, Option<ValueId>) = (None, None);
     for (d, v) in &given {
         let size = &from[*d];
         let i = wrap_index(c, *v, size)?;
-        if given.len() > 1 {
+        if given.len() > 1 && !unchecked {
             let ok = lies_within(c, i, size)?;
             in_range = Some(match in_range {
                 None => ok,
@@ -429,6 +431,51 @@ fn scatter_add(c: &mut Call<'_, '_>) -> RuleResult {
     one(c, y)
 }
 
+/// One index along dim writes one element of each row: `where(i = index, src, x)`. With more than one the order of writes
+/// may matter.
+fn scatter(c: &mut Call<'_, '_>) -> RuleResult {
+    let x = operand(c, 0, "self")?;
+    let dim = Call::wrap(c.i64(1, "dim", 0)?, c.b.rank(x))?;
+    let index = indices(c, 2, "index")?;
+    let dtype = c.b.dtype(x);
+    let src = match c.arg(3, "src").or_else(|| c.arg(3, "value")).cloned().ok_or("there is nothing to write")? {
+        Arg::Value(_) => operand(c, 3, "src")?,
+        number => full(c, &number, &[], dtype)?,
+    };
+    let (x, index) = (at_least_1d(c, x)?, at_least_1d(c, index)?);
+    let (shape, mut row) = (c.b.shape(x), c.b.shape(x));
+    row[dim] = Dim::ONE;
+    if c.b.shape(index) != row {
+        return Err("an overwrite by several indices".into());
+    }
+    let src = if c.b.rank(src) == 0 { src } else { cut_to(c, src, &row, None)? };
+    let index = checked(c, index, &shape[dim])?;
+    let i = iota_along(c, &shape, dim);
+    let here = binary(c, PrimOp::Eq, i, index)?;
+    let y = select(c, here, src, x)?;
+    one(c, y)
+}
+
+/// The index in i64 as `take(0..size, index)`, so that one out of range stays an error where only its value is compared.
+fn checked(c: &mut Call<'_, '_>, index: ValueId, size: &Dim) -> Result<ValueId, Decline> {
+    let all = c.b.iota(size.clone());
+    take_along(c, all, index, 0)
+}
+
+/// accumulate: `x + index_sum(source)` over the flattened tensor.
+fn put(c: &mut Call<'_, '_>) -> RuleResult {
+    let (x, index, src) = (operand(c, 0, "self")?, indices(c, 1, "index")?, operand(c, 2, "source")?);
+    if !c.bool(3, "accumulate", false)? {
+        return Err("an overwrite by index".into());
+    }
+    let (n, k) = (c.b.ty(x).numel(), c.b.ty(index).numel());
+    let (flat, index) = (reshape(c, x, std::slice::from_ref(&n))?, reshape(c, index, std::slice::from_ref(&k))?);
+    let src = reshape(c, src, &[k])?;
+    let index = wrap_index(c, index, &n)?;
+    let y = summing_onto(c, flat, src, |c, src| summing(c, PrimOp::IndexSum, src, index, 0, &n))?;
+    one(c, y)
+}
+
 fn embedding(c: &mut Call<'_, '_>) -> RuleResult {
     let (weight, index) = (operand(c, 0, "weight")?, indices(c, 1, "indices")?);
     let y = take_along(c, weight, index, 0)?;
@@ -489,8 +536,8 @@ fn one_hot(c: &mut Call<'_, '_>) -> RuleResult {
     let mut column = c.b.shape(x);
     column.push(Dim::ONE);
     let x = reshape(c, x, &column)?;
-    let x = c.b.cast(x, DType::I64);
-    let class = iota_along(c, &shape, shape.len() - 1);
+    let x = checked(c, x, &shape[column.len() - 1])?;
+    let class = iota_along(c, &shape, column.len() - 1);
     let y = binary(c, PrimOp::Eq, x, class)?;
     Ok(vec![as_result(c, y, 0)?])
 }

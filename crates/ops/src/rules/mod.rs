@@ -17,6 +17,7 @@ pub mod matmul;
 pub mod native;
 pub mod norm;
 pub mod pointwise;
+pub mod random;
 pub mod reduction;
 pub mod slice;
 pub mod softmax;
@@ -38,6 +39,7 @@ pub const TOPICS: &[(&str, &[OpDecl])] = &[
     ("index", index::DECLS),
     ("matmul", matmul::DECLS),
     ("native", native::DECLS),
+    ("random", random::DECLS),
     ("reduction", reduction::DECLS),
     ("slice", slice::DECLS),
     ("view", view::DECLS),
