@@ -37,8 +37,10 @@ ifneq ($(PYTHON),$(file <$(ENV_STAMP)))
 endif
 endif
 
-$(ENV_STAMP): tools/requirements.txt tools/requirements-torch.txt tools/environment.py
-	@python="$(PYTHON)"; python="$${python:-$$(tools/find_python)}"; \
+# The Python it was made from last time, if nobody names another and it is still there.
+$(ENV_STAMP): tools/requirements.txt tools/requirements-torch.txt
+	@python="$(PYTHON)"; python="$${python:-$$(cat $@ 2>/dev/null || true)}"; \
+	[ -x "$$(command -v "$$python")" ] || python="$$(tools/find_python)"; \
 	"$$python" tools/environment.py create; \
 	printf '%s\n' "$$python" > $@
 

@@ -54,9 +54,14 @@ def main() -> None:
     errors = {backend: gradient_error(result, exact) for backend, result in runs.items()}
 
     print_table(runs, errors, options.steps)
+    routes = runs[options.backend].get("routes")
+    if routes is not None:
+        print("\noperators by route: " + ", ".join(f"{count} {route}" for route, count in sorted(routes.items())))
     for backend, result in runs.items():
         print(f"\n--- {backend} writes ---\n{result['text'].rstrip()}")
 
+    if routes is not None and (not routes or "left to PyTorch" in routes):
+        sys.exit("\ndemo: FAILED: the step was not compiled; `permalloy.explain()` says why")
     name, error = errors[options.backend]
     limit = TOLERANCE * errors["eager"][1]
     if not error <= limit:

@@ -11,6 +11,7 @@ import resource
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +67,22 @@ def train(
             "peak_mb": peak / 2**20,
             "text": text.decode(sampled),
         }
+    if backend == "permalloy":
+        result["routes"] = routes()
     return result
+
+
+def routes() -> dict[str, int]:
+    """How many operators took each route; those of a graph that was left to PyTorch count as `left to PyTorch`."""
+    import permalloy
+
+    counts: Counter[str] = Counter()
+    for record in permalloy.records():
+        if record.compiled:
+            counts.update(decision["route"].split(":")[0] for decision in record.decisions)
+        else:
+            counts["left to PyTorch"] += record.nodes
+    return dict(counts)
 
 
 def progress_bar(label: str, steps: int) -> Callable[[int, float], None]:

@@ -35,6 +35,7 @@ def test_prints_one_table_and_text(backend):
         )
         assert f"--- {row} writes ---\ndef " in done.stdout
     assert "gradients agree" in done.stdout
+    assert ("operators by route: " in done.stdout) == (backend == "permalloy")
     assert "\r" not in done.stderr, "no progress bar where there is no terminal"
 
 
