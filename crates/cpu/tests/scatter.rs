@@ -101,7 +101,9 @@ impl Plan {
 
 #[test]
 fn embedding_gradient() {
-    for (tokens, table, width) in [(1, 1, 1), (7, 3, 5), (1000, 13, 64), (300, 2000, 33), (5000, 50, 300), (64, 4, 3000)] {
+    for (tokens, table, width) in
+        [(1, 1, 1), (7, 3, 5), (1000, 13, 64), (300, 2000, 33), (5000, 50, 300), (64, 4, 3000)]
+    {
         plan(&[tokens, width], &[0], &[1], 0, table, DType::F32, DType::F32).check(3);
         plan(&[tokens, width], &[0], &[1], 0, table, DType::BF16, DType::BF16).check(4);
         plan(&[tokens, width], &[0], &[1], 0, table, DType::BF16, DType::F32).check(5);
