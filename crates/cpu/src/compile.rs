@@ -129,10 +129,9 @@ impl Compiler<'_> {
             let mut f = Facts { cost: cost_of(&v.node), ..Facts::default() };
             for o in v.node.operands() {
                 let g = self.facts[o];
-                if let Node::Reduce { over: Over::Rows | Over::All, .. } = self.k.values[o].node {
-                    if !matches!(v.node, Node::Store { .. }) {
-                        return self.malformed("a reduction over rows is read by something else than a store");
-                    }
+                let after_nest = matches!(self.k.values[o].node, Node::Reduce { over: Over::Rows | Over::All, .. });
+                if after_nest && !matches!(v.node, Node::Store { .. }) {
+                    return self.malformed("a reduction over rows is read by something else than a store");
                 }
                 f.rows |= g.rows;
                 f.differs |= g.differs;
@@ -176,11 +175,11 @@ impl Compiler<'_> {
             let shape = self.shape(f.rows, f.cols);
             self.slot.push(self.program.slots.len());
             self.program.slots.push(SlotInfo { dtype: v.dtype, class: v.class, shape });
-            if let Node::Load { buffer, .. } | Node::LoadAt { buffer, .. } | Node::Store { buffer, .. } = v.node {
-                if let Some(access) = self.access(i) {
-                    self.memory[i] = self.program.memories.len();
-                    self.program.memories.push(Memory { buffer, dtype: v.dtype, access });
-                }
+            if let Node::Load { buffer, .. } | Node::LoadAt { buffer, .. } | Node::Store { buffer, .. } = v.node
+                && let Some(access) = self.access(i)
+            {
+                self.memory[i] = self.program.memories.len();
+                self.program.memories.push(Memory { buffer, dtype: v.dtype, access });
             }
         }
         let tile = self.layout.row_block * self.layout.col_block * 8;
@@ -293,10 +292,11 @@ impl Compiler<'_> {
             let mut needed = vec![false; n];
             let mut from_memory: Vec<(usize, usize)> = Vec::new();
             for v in 0..n {
-                if let Some((x, phase)) = self.sink_phase(v, last) {
-                    if phase == p && self.is_body(x) {
-                        needed[x] = true;
-                    }
+                if let Some((x, phase)) = self.sink_phase(v, last)
+                    && phase == p
+                    && self.is_body(x)
+                {
+                    needed[x] = true;
                 }
             }
             for v in (0..n).rev() {
@@ -515,10 +515,10 @@ impl Compiler<'_> {
     /// One reader less; gives the register back after the last.
     fn read(&mut self, v: usize, b: &mut Body) {
         b.reads[v] -= 1;
-        if b.reads[v] == 0 {
-            if let Some(offset) = b.place[v].take() {
-                self.registers.give(offset, self.bytes(self.slot[v]));
-            }
+        if b.reads[v] == 0
+            && let Some(offset) = b.place[v].take()
+        {
+            self.registers.give(offset, self.bytes(self.slot[v]));
         }
     }
 

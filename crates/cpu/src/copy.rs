@@ -90,7 +90,7 @@ multiversion! {
 unsafe fn store_body<I: Isa>(dtype: DType, to: *mut u8, from: *const u8, r: Rect) {
     // SAFETY: passed on.
     with_element!(dtype, T => unsafe {
-        rectangle::<<T as Element>::Held, T>(to.cast(), from.cast(), r, |x| <T as Element>::round(x))
+        rectangle::<<T as Element>::Held, T>(to.cast(), from.cast(), r, <T as Element>::round)
     })
 }
 multiversion! {

@@ -289,10 +289,12 @@ impl Worker<'_> {
         let (n, pitch, size) = (span.outer.1 * span.inner.1, span.inner.1, class.size());
         // SAFETY: the access was checked against the buffer; the target holds the tile.
         unsafe {
-            if inside == Some(true) && !copied && m.dtype == class.dtype() {
-                if let Some(at) = m.access.dense(span) {
-                    return self.element(m.buffer, m.dtype, at);
-                }
+            if inside == Some(true)
+                && !copied
+                && m.dtype == class.dtype()
+                && let Some(at) = m.access.dense(span)
+            {
+                return self.element(m.buffer, m.dtype, at);
             }
             if inside != Some(true) {
                 to.write_bytes(0, n * size);
@@ -347,10 +349,13 @@ impl Worker<'_> {
                 for o in 0..no {
                     let at = indices.add(o * ix.o).read();
                     let one = Span { outer: (span.outer.0 + o, 1), inner: span.inner };
-                    if !masked && valid(at) && no == 1 && m.dtype == class.dtype() {
-                        if let Some(address) = m.access.dense(one) {
-                            return self.element(m.buffer, m.dtype, address + at * stride);
-                        }
+                    if !masked
+                        && valid(at)
+                        && no == 1
+                        && m.dtype == class.dtype()
+                        && let Some(address) = m.access.dense(one)
+                    {
+                        return self.element(m.buffer, m.dtype, address + at * stride);
                     }
                     let row = to.add(o * ni * width);
                     if !masked && !valid(at) {
@@ -426,10 +431,8 @@ impl Worker<'_> {
         // SAFETY: the access was checked against the buffer.
         unsafe {
             let dense = if m.access.has_masks() { None } else { m.access.dense(inside) };
-            if let Some(at) = dense {
-                if std::ptr::eq(self.element(m.buffer, m.dtype, at), x.at) {
-                    return;
-                }
+            if dense.is_some_and(|at| std::ptr::eq(self.element(m.buffer, m.dtype, at), x.at)) {
+                return;
             }
             m.access.runs(inside, |r| {
                 let to = self.element(m.buffer, m.dtype, r.base);

@@ -255,20 +255,18 @@ pub(crate) fn layout(k: &mut Concrete) -> Result<(Layout, usize), CompileError> 
     };
     // Where some memory runs along another axis than the columns, that axis comes next, and tiles are square.
     let mut square = false;
-    if !folds.any() {
-        if let [unit] = cols[..] {
-            let mut crossing: Option<(usize, i64)> = None;
-            for (x, w) in weights.iter().filter(|(x, _)| x.strides[unit].abs() > 1) {
-                let other = rows.iter().copied().find(|a| x.strides[*a].abs() == 1);
-                if let Some(a) = other.filter(|_| crossing.is_none_or(|(_, most)| *w > most)) {
-                    crossing = Some((a, *w));
-                }
+    if let ([unit], false) = (&cols[..], folds.any()) {
+        let mut crossing: Option<(usize, i64)> = None;
+        for (x, w) in weights.iter().filter(|(x, _)| x.strides[*unit].abs() > 1) {
+            let other = rows.iter().copied().find(|a| x.strides[*a].abs() == 1);
+            if let Some(a) = other.filter(|_| crossing.is_none_or(|(_, most)| *w > most)) {
+                crossing = Some((a, *w));
             }
-            if let Some((a, _)) = crossing {
-                square = true;
-                rows.retain(|x| *x != a);
-                rows.push(a);
-            }
+        }
+        if let Some((a, _)) = crossing {
+            square = true;
+            rows.retain(|x| *x != a);
+            rows.push(a);
         }
     }
     let row_axes = merge(k, &rows, batch_matters);

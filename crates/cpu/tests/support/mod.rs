@@ -249,6 +249,17 @@ pub fn cast(x: V, from: DType, d: DType) -> V {
     }
 }
 
+/// Neumaier's compensated sum.
+fn exact_sum(items: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut lost) = (0.0f64, 0.0f64);
+    for x in items {
+        let next = sum + x;
+        lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
+        sum = next;
+    }
+    if sum.is_finite() { sum + lost } else { sum }
+}
+
 fn reduce(op: PrimOp, d: DType, items: &[V]) -> V {
     use PrimOp::*;
     let lowest = match d {
@@ -290,7 +301,7 @@ fn reduce(op: PrimOp, d: DType, items: &[V]) -> V {
         let worst = items.iter().map(|x| x.e()).fold(0.0, f64::max);
         return match op {
             Sum => {
-                let total: f64 = items.iter().map(|x| x.f()).sum();
+                let total = exact_sum(items.iter().map(|x| x.f()));
                 let size: f64 = items.iter().map(|x| x.f().abs()).sum();
                 let e: f64 = items.iter().map(|x| x.e()).sum();
                 // Far less than n rounding errors.
