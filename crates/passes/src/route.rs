@@ -1,9 +1,11 @@
 //! Gives every operator its route: decompose by a rule, or stay native.
 
+use crate::memory::{output_roots, overlap, root};
 use crate::record::{Reason, Record, RouteTaken};
 use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId};
 use permalloy_ops::policy::{Entry, Policy, Route};
 use permalloy_ops::{Call, OpDecl, Rule};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What decides beside the operator table.
@@ -28,6 +30,8 @@ pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
         map: vec![None; graph.value_count()],
         named: vec![],
         records: vec![],
+        owns: output_roots(graph),
+        owned: BTreeSet::new(),
     };
     router.out.symbols = graph.symbols.clone();
     for input in &graph.inputs {
@@ -59,6 +63,10 @@ struct Router {
     map: Vec<Option<ValueId>>,
     /// Values of the new graph that carry a name of the old one.
     named: Vec<bool>,
+    /// Values of the old graph that must have memory of their own.
+    owns: Vec<bool>,
+    /// Values of the new graph whose memory is taken by one of those.
+    owned: BTreeSet<ValueId>,
     records: Vec<Record>,
 }
 
@@ -99,12 +107,21 @@ impl Router {
         let mut record =
             Record { op: name.clone(), loc: node.loc.clone(), route: RouteTaken::Native, reason, detail, alternatives };
         if let Some(rule) = rule {
-            match self.apply(rule, &mapped, &types) {
+            let made = match overlapping_operand(graph, node) {
+                true => Err((Reason::Declined, "writes into a copy whose elements overlap".to_string())),
+                false => self.apply(rule, &mapped, &types),
+            };
+            match made {
                 Ok(values) => {
                     record.route = RouteTaken::Decomposed(rule.name);
                     for (old, new) in node.results.iter().zip(values) {
                         if let (Some(old), Some(new)) = (old, new) {
-                            self.rename(graph, *old, new);
+                            let own = self.own(graph, *old, new, node);
+                            if own != new {
+                                record.detail =
+                                    "its result is returned, and may not be one of its operands".to_string();
+                            }
+                            self.rename(graph, *old, own);
                         }
                     }
                     self.records.push(record);
@@ -118,6 +135,23 @@ impl Router {
         }
         self.records.push(record);
         self.keep(graph, node, mapped);
+    }
+
+    /// `new`, or a copy of it when a rule gave back an operand (or a view of one) for a result that an output shows and
+    /// the operand's memory belongs to the caller or to another output.
+    fn own(&mut self, graph: &Graph, old: ValueId, new: ValueId, node: &Node) -> ValueId {
+        if !self.owns[old.0 as usize] {
+            return new;
+        }
+        let base = root(&self.out, new);
+        if self.out.producer(base).is_some() && !self.owned.contains(&base) {
+            self.owned.insert(base);
+            return new;
+        }
+        let (op, ty) = (Op::External("aten.clone.default".into()), graph.ty(old).clone());
+        let name = graph.value(old).name.clone();
+        let copy = self.out.add_node(op, vec![Arg::Value(new)], vec![], vec![Some((name, ty))], node.loc.clone());
+        self.out.node(copy).result().unwrap_or(new)
     }
 
     fn mapped(&self, node: &Node) -> Node {
@@ -139,6 +173,9 @@ impl Router {
         let made = self.out.node(id).results.clone();
         for (old, new) in node.results.iter().zip(made) {
             if let (Some(old), Some(new)) = (old, new) {
+                if self.owns[old.0 as usize] {
+                    self.owned.insert(new);
+                }
                 self.bind(*old, new);
             }
         }
@@ -190,6 +227,22 @@ impl Router {
         }
         Ok(values)
     }
+}
+
+/// Whether an operator writes into a copy of its operand that keeps the operand's strides, and by those several elements
+/// are one. PyTorch leaves what the last write left in them, which no rule says.
+fn overlapping_operand(graph: &Graph, node: &Node) -> bool {
+    const KEEP_STRIDES: [&str; 3] =
+        ["aten.diagonal_scatter.default", "aten.select_scatter.default", "aten.slice_scatter.default"];
+    let Some(ty) = node.operand(0).map(|v| graph.ty(v)) else { return false };
+    let Some(strides) = ty.strides.as_ref().filter(|_| node.op.external().is_some_and(|n| KEEP_STRIDES.contains(&n)))
+    else {
+        return false;
+    };
+    let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    // A copy of an expanded tensor is dense.
+    let expanded = strides.iter().zip(&ty.shape).any(|(s, n)| s.is_const(0) && !n.is_const(1));
+    !expanded && overlap(&ty.shape, strides, &hints)
 }
 
 fn choose<'d>(name: &str, decl: Option<&'d OpDecl>, options: &RouteOptions) -> (Option<&'d Rule>, Reason, String) {
