@@ -14,6 +14,10 @@ impl<'g> Lowering<'g> {
         };
         let result = node.result().ok_or("a prim has no result")?.0 as usize;
         let operands: Vec<Val> = node.operands().iter().map(|v| v.0 as usize).collect();
+        if let Some(value) = self.of_nothing(prim, &operands, result) {
+            self.infos[result].home = Some(Home::Const(value));
+            return Ok(());
+        }
         match prim.kind() {
             PrimKind::Source => {
                 self.infos[result].home = Some(self.source(prim, node, result)?);
@@ -33,6 +37,26 @@ impl<'g> Lowering<'g> {
                 self.compute(WorkKind::Pointwise(prim), space, operands, result, node)
             }
         }
+    }
+
+    /// What every element of a result is that is computed from no elements, or has none itself. Empty values have no
+    /// loops, so that nothing but a native operator or the caller ever asks for memory of theirs.
+    fn of_nothing(&self, prim: PrimOp, operands: &[Val], result: Val) -> Option<Scalar> {
+        let empty = |x: Val| self.infos[x].shape.iter().any(|n| n.is_const(0));
+        let dtype = self.infos[result].dtype;
+        let value = match (prim.kind(), prim) {
+            (PrimKind::Source, _) => return None,
+            (PrimKind::View, p) if p != PrimOp::Concat => return None,
+            (_, PrimOp::Prod | PrimOp::All) if empty(operands[0]) => 1,
+            (_, PrimOp::Sum | PrimOp::Any | PrimOp::IndexSum | PrimOp::ScatterSum) if empty(operands[0]) => 0,
+            _ if empty(result) => 0,
+            _ => return None,
+        };
+        Some(match dtype {
+            DType::Bool => Scalar::Bool(value != 0),
+            d if d.is_float() => Scalar::Float(f64::from(value)),
+            _ => Scalar::Int(i64::from(value)),
+        })
     }
 
     pub(super) fn source(&self, prim: PrimOp, node: &Node, result: Val) -> Result<Home, String> {
@@ -76,6 +100,10 @@ impl<'g> Lowering<'g> {
         if view.is_none() {
             base = self.materialize_view(x)?;
             view = apply(&self.infos[base].view);
+            // Sizes may be equal by what the guards say only: a reshape of a dense value is dense whatever they look like.
+            if view.is_none() && prim == PrimOp::Reshape {
+                view = Some(View::contiguous(&shape));
+            }
         }
         let view = view.ok_or_else(|| format!("{prim} of a dense value has no strided form"))?;
         self.infos[result].base = base;
@@ -168,6 +196,11 @@ impl<'g> Lowering<'g> {
         if inline || !fits(&info.view) { self.materialize_view(x) } else { Ok(x) }
     }
 
+    /// A value in memory, the same as `x`, that can be read without masks.
+    fn unmasked_in_memory(&mut self, x: Val) -> Result<Val, String> {
+        if self.is_inline(x)? || self.infos[x].view.has_masks() { self.materialize_view(x) } else { Ok(x) }
+    }
+
     pub(super) fn scatter(
         &mut self,
         src: Val,
@@ -180,8 +213,8 @@ impl<'g> Lowering<'g> {
     ) -> Result<(), String> {
         let space = self.infos[src].shape.clone();
         // Copies are units of their own: make them before the scatter's.
-        let src = if self.is_inline(src)? { self.materialize_view(src)? } else { src };
-        let index = if self.is_inline(index)? { self.materialize_view(index)? } else { index };
+        let src = self.unmasked_in_memory(src)?;
+        let index = self.unmasked_in_memory(index)?;
         let unit = self.units.add(self.position);
         let (mut domain, dims) = Domain::of_shape(&space);
         let no_form = || "operand of a scatter has no strided form".to_string();
@@ -219,6 +252,9 @@ impl<'g> Lowering<'g> {
         let mut writers = Vec::new();
         for x in operands {
             let shape = self.infos[*x].shape.clone();
+            if shape[d].is_const(0) {
+                continue;
+            }
             let end = &start + &shape[d];
             let target =
                 whole.slice(d, &start, &end, 1, &shape[d]).ok_or("a piece of a concatenation has no strided form")?;

@@ -11,9 +11,16 @@ impl<'g> Lowering<'g> {
 
     /// Puts a node into the best group that takes it.
     pub(super) fn place(&mut self, mut work: Work) -> Result<(), String> {
-        // A masked constant has no address to mask: give it memory.
-        for x in &mut work.operands {
-            if self.infos[*x].view.has_masks() && self.is_inline(*x)? {
+        for (k, x) in work.operands.iter_mut().enumerate() {
+            let view = match &work.kind {
+                WorkKind::LoadAt { view, .. } if k == 0 => view,
+                _ => &self.infos[*x].view,
+            };
+            // A masked constant has no address to mask, and not every view of a strided value is strided: give the view
+            // dense memory to look at.
+            let looks_at_dense =
+                if self.is_inline(*x)? { view.has_masks() } else { self.memory_view(*x, view).is_none() };
+            if looks_at_dense {
                 let base = self.infos[*x].base;
                 let dense = self.materialize_view(base)?;
                 let mut info = self.infos[*x].clone();
@@ -51,11 +58,26 @@ impl<'g> Lowering<'g> {
             return Ok(());
         }
         let unit = self.open_group(&work.space);
-        if self.try_join(unit, &work) {
-            Ok(())
-        } else {
-            Err(format!("{} does not fit a space of its own shape", work.fused.op))
+        if self.try_join(unit, &work) { Ok(()) } else { self.place_over_copies(&work) }
+    }
+
+    /// The way out for a node whose operands want their axes divided in ways that do not go together (a mask over a dim
+    /// that another operand has in parts): dense copies of those that are not plain.
+    fn place_over_copies(&mut self, work: &Rc<Work>) -> Result<(), String> {
+        let misfit = || format!("{} does not fit a space of its own shape", work.fused.op);
+        let mut plain = (**work).clone();
+        for (k, x) in work.operands.iter().enumerate() {
+            let whole = self.infos[*x].view == View::contiguous(&self.infos[*x].shape);
+            let indexed = matches!(work.kind, WorkKind::LoadAt { .. }) && k == 0;
+            if !whole && !indexed && !matches!(work.kind, WorkKind::Copy) && !self.is_inline(*x)? {
+                plain.operands[k] = self.materialize_view(*x)?;
+            }
         }
+        if plain.operands == work.operands {
+            return Err(misfit());
+        }
+        let unit = self.open_group(&work.space);
+        if self.try_join(unit, &Rc::new(plain)) { Ok(()) } else { Err(misfit()) }
     }
 
     /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
@@ -354,11 +376,11 @@ impl<'g> Lowering<'g> {
             }
             (Some(_), None) => None,
             (None, _) => {
-                let last = *all.last()?;
-                let kept: Vec<AxisId> = all.iter().copied().filter(|a| !set.contains(a)).collect();
                 if set.is_empty() || single_dim_arg {
                     return made(Over::Cols, &set, None);
                 }
+                let last = *all.last()?;
+                let kept: Vec<AxisId> = all.iter().copied().filter(|a| !set.contains(a)).collect();
                 if kept.is_empty() && all.len() > 1 && self.elements(space.iter()) > self.limits.single_task_reduction {
                     let (c, r) = all.split_at(all.len() - 1);
                     return made(Over::All, r, Some(c));
