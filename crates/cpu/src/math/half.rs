@@ -17,10 +17,12 @@ pub fn f32_to_bf16(x: f32) -> u16 {
 #[inline(always)]
 pub fn f16_to_f32(x: u16) -> f32 {
     let sign = ((x & 0x8000) as u32) << 16;
-    let magnitude = ((x & 0x7fff) as u32) << 13;
-    // Moving the exponent's bias from 15 to 127 by a multiplication normalises denormals too.
-    let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
-    let bits = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { finite };
+    let fields = ((x & 0x7fff) as u32) << 13;
+    let normal = fields + (112 << 23);
+    // A denormal's fraction under the exponent of 2^-14, less that leading one; f32 denormals would be slow.
+    let denormal = (f32::from_bits(fields + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
+    let finite = if fields < 0x0080_0000 { denormal } else { normal };
+    let bits = if fields >= 0x0f80_0000 { fields | 0x7f80_0000 } else { finite };
     f32::from_bits(sign | bits)
 }
 

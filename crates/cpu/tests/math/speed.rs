@@ -3,6 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use permalloy_cpu::math::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+
 use super::*;
 
 const ELEMENTS: usize = 4096;
@@ -62,6 +64,20 @@ fn vectorised_beats_scalar() {
     }
 }
 
+fn widen(convert: impl Fn(u16) -> f32) -> impl Fn(&[u16], &mut [f32]) {
+    move |source, result| {
+        result.iter_mut().zip(source).for_each(|(r, x)| *r = convert(*x));
+        black_box(result);
+    }
+}
+
+fn narrow(convert: impl Fn(f32) -> u16) -> impl Fn(&[f32], &mut [u16]) {
+    move |source, result| {
+        result.iter_mut().zip(source).for_each(|(r, x)| *r = convert(*x));
+        black_box(result);
+    }
+}
+
 /// Nothing to assert: a table for whoever changes a function.
 #[test]
 #[ignore = "a table of timings"]
@@ -90,5 +106,16 @@ fn timings() {
             row += &format!(" {level:?} {ns:.2} ");
         }
         println!("{name:10}{row}");
+    }
+    let halves: Vec<u16> = (0..ELEMENTS).map(|i| i as u16).collect();
+    let (mut wide, mut short) = (vec![0.0; ELEMENTS], vec![0; ELEMENTS]);
+    let conversions = [
+        ("f16_to_f32", time(|| widen(f16_to_f32)(black_box(&halves), &mut wide))),
+        ("bf16_to_f32", time(|| widen(bf16_to_f32)(black_box(&halves), &mut wide))),
+        ("f32_to_f16", time(|| narrow(f32_to_f16)(black_box(&inputs), &mut short))),
+        ("f32_to_bf16", time(|| narrow(f32_to_bf16)(black_box(&inputs), &mut short))),
+    ];
+    for (name, ns) in conversions {
+        println!("{name:11} baseline {ns:.2}");
     }
 }
