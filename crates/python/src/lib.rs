@@ -103,6 +103,12 @@ fn json_string(s: &str) -> String {
     out
 }
 
+/// Times of kernels and native operators so far, when `PERMALLOY_PROFILE` is set.
+#[pyfunction]
+fn profile() -> String {
+    permalloy_runtime::profile::table()
+}
+
 /// Version of the compiler.
 #[pyfunction]
 fn version() -> &'static str {
@@ -118,6 +124,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(explain, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
+    m.add_function(wrap_pyfunction!(profile, m)?)?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     Ok(())
 }
