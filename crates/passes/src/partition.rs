@@ -152,9 +152,9 @@ impl Facts {
         let mut in_backward = vec![false; joint.node_count()];
         for (id, n) in joint.nodes().rev() {
             let i = id.0 as usize;
-            if !n.results.iter().flatten().any(|r| alive[r.0 as usize])
-                && !(backward_only[i] && effect(&n.op) != Effect::Pure)
-            {
+            let read = n.results.iter().flatten().any(|r| alive[r.0 as usize]);
+            let must = backward_only[i] && effect(&n.op) != Effect::Pure;
+            if !read && !must {
                 continue;
             }
             in_backward[i] = true;

@@ -292,8 +292,8 @@ impl PythonOp for Python {
             _ => results,
         };
         let adopt = |v: callbacks::Value| match v {
-            // SAFETY: the callback hands over an owning handle.
             callbacks::Value::Tensor(t) => {
+                // SAFETY: the callback hands over an owning handle.
                 Ok(unsafe { permalloy_runtime::torch::TorchTensor::from_raw(api, t.0) }.map(TensorHandle::Torch))
             }
             callbacks::Value::None => Ok(None),
