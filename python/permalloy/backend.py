@@ -181,7 +181,7 @@ class Session:
             record.reason, record.operator, record.location = e.reason, e.operator, e.location
         except UnsupportedError:
             raise
-        except Exception as e:  # noqa: BLE001 - the other partitioner is tried, and the record keeps the reason
+        except Exception as e:
             message = str(e) if isinstance(e, InternalError) else f"{type(e).__name__}: {e}"
             record.reason = f"internal error: {message}"
             record.reproducer = dump.reproducer("".join(text), self.options, message)
