@@ -13,6 +13,11 @@ use pipeline::Options;
 use pyo3::prelude::*;
 use std::fmt::Write;
 
+// Compiling makes many small short-lived objects; the C library's allocator spends a third of the time on them, and more
+// than its share on large graphs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A compiled joint graph: a forward and a backward.
 #[pyclass(frozen, module = "permalloy._core")]
 struct Joint {
