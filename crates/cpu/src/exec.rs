@@ -494,7 +494,8 @@ impl Worker<'_> {
                 }
                 Fold::Join(join) => {
                     let sums = self.register(self.program.spare_row);
-                    fold::inner(self.level, acc.class, join, x, no, ni, sums);
+                    let tmp = self.register(self.program.spare[0]);
+                    fold::inner(self.level, acc.class, join, x, (no, ni), sums, tmp);
                     fold::merge(self.level, acc.class, join, value, sums, no);
                 }
             }
@@ -518,7 +519,7 @@ impl Worker<'_> {
                 match acc.fold {
                     Fold::Join(join) => {
                         let sum = self.register(self.program.spare_row);
-                        fold::inner(self.level, acc.class, join, x, 1, n, sum);
+                        fold::inner(self.level, acc.class, join, x, (1, n), sum, std::ptr::null_mut());
                         fold::merge(self.level, acc.class, join, state.total, sum, 1);
                     }
                     Fold::Arg(max) if !full => {
@@ -552,7 +553,7 @@ impl Worker<'_> {
                     let tmp = self.register(self.program.spare[0]);
                     if self.rows_inner {
                         let sums = self.register(self.program.spare_row);
-                        fold::inner(self.level, acc.class, join, x, cols.1, rows.1, sums);
+                        fold::inner(self.level, acc.class, join, x, (cols.1, rows.1), sums, tmp);
                         fold::outer(self.level, acc.class, join, sums, (1, cols.1), into, tmp);
                     } else {
                         fold::outer(self.level, acc.class, join, x, (rows.1, cols.1), into, tmp);

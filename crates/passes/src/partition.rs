@@ -262,8 +262,8 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         let cost = match node {
             _ if facts.overwritten[i] => 2 + size(&value.ty, hints) as u64,
             None => 1,
-            // A view saved is a view copied: dearer than saving its base, however little.
-            Some(_) if view => 2 + (size(&value.ty, hints) as u64).saturating_mul(64) / 60,
+            // A view saved is a view copied: its bytes are written twice, so its base is preferred up to twice its size.
+            Some(_) if view => 3 + 2 * size(&value.ty, hints) as u64,
             Some(_) => 2 + size(&value.ty, hints) as u64,
         };
         let free = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::Source));

@@ -77,7 +77,7 @@ pub fn effect(op: &Op) -> Effect {
     }
 }
 
-/// A node with its results.
+/// A node and what it returns.
 type Made = (Node, Vec<Option<ValueId>>);
 
 struct Simplify {
