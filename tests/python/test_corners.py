@@ -33,12 +33,12 @@ def run(fn, args):
     return outs, [a.grad for a in tensors], tensors
 
 
-def agrees(fn, *args, dynamic=None):
+def agrees(fn, *args, dynamic=None, rtol=1e-4, atol=1e-5):
     """Compiles ``fn``; results, gradients and written arguments must be eager's. Returns the compiled outputs."""
     got = run(torch.compile(fn, backend="permalloy", fullgraph=True, dynamic=dynamic), copies(args))
     want = run(fn, copies(args))
     for mine, theirs in zip(got, want):
-        torch.testing.assert_close(mine, theirs)
+        torch.testing.assert_close(mine, theirs, rtol=rtol, atol=atol)
     return got
 
 
@@ -207,4 +207,4 @@ def test_a_step_over_a_symbolic_range():
 
 def test_the_range_of_a_16_bit_logit_is_rounded_to_its_dtype():
     x = torch.linspace(0.5, 1, 9, dtype=torch.bfloat16, requires_grad=True)
-    agrees(lambda x: torch.logit(x, 1e-4), x)
+    agrees(lambda x: torch.logit(x, 1e-4), x, rtol=2**-7)
