@@ -228,4 +228,4 @@ def test_a_step_over_a_symbolic_range():
 
 def test_the_range_of_a_16_bit_logit_is_rounded_to_its_dtype():
     x = torch.linspace(0.5, 1, 9, dtype=torch.bfloat16, requires_grad=True)
-    agrees(lambda x: torch.logit(x, 1e-4), x)
+    agrees(lambda x: torch.logit(x, 1e-4), x, rtol=2**-7)

@@ -353,8 +353,9 @@ fn addcdiv(c: &mut Call<'_, '_>) -> RuleResult {
 }
 
 fn logit(c: &mut Call<'_, '_>) -> RuleResult {
-    let range = clamp_range(c, 1);
+    let (range, dtype) = logit_range(c, 1);
     pointwise(c, [SELF], |[x]| {
+        let x = rounded(x, dtype);
         let x = range.map_or(x, |(low, high)| x.max(low).min(high));
         (x / (1.0 - x)).log()
     })
@@ -362,28 +363,37 @@ fn logit(c: &mut Call<'_, '_>) -> RuleResult {
 
 /// dx = g/(x(1 − x)), outside of the clamped range 0 (NaN when there is no clamp)
 fn logit_backward(c: &mut Call<'_, '_>) -> RuleResult {
-    let range = clamp_range(c, 2);
+    let (range, dtype) = logit_range(c, 2);
     pointwise(c, [(0, "grad_output"), (1, "self")], |[g, x]| {
+        let x = rounded(x, dtype);
         let ((low, high), outside) = range.map_or(((0.0, 1.0), f64::NAN), |r| (r, 0.0));
         let out = x.lt(low).or(x.gt(high));
         out.select(x.constant(outside), g / (x * (1.0 - x)))
     })
 }
 
-/// `[eps, 1 − eps]` as logit's dtype has it: in a 16-bit float a small `eps` leaves 1 in the range.
-fn clamp_range(c: &Call<'_, '_>, position: usize) -> Option<(f64, f64)> {
-    let eps = c.arg(position, "eps").and_then(Arg::as_f64).filter(|e| *e >= 0.0)?;
-    let bits = match c.node.operand(0).map(|x| c.b.dtype(x)) {
-        Some(DType::BF16) => 8,
-        Some(DType::F16) => 11,
-        _ => return Some((eps, 1.0 - eps)),
+/// A 16-bit float to its last digit: near a pole, digits that its dtype does not have make another number.
+fn rounded<'f, 'g>(x: Expr<'f, 'g>, dtype: DType) -> Expr<'f, 'g> {
+    let wide = x.dtype();
+    if dtype == wide { x } else { x.cast(dtype).cast(wide) }
+}
+
+/// `[eps, 1 − eps]` as the dtype of logit's `self` has it (in a 16-bit float a small `eps` leaves 1 in the range), and
+/// that dtype.
+fn logit_range(c: &Call<'_, '_>, position: usize) -> (Option<(f64, f64)>, DType) {
+    let dtype = c.results[0].as_ref().map_or(DType::F32, |ty| ty.dtype);
+    let Some(eps) = c.arg(position, "eps").and_then(Arg::as_f64).filter(|e| *e >= 0.0) else { return (None, dtype) };
+    let bits = match dtype {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        _ => return (Some((eps, 1.0 - eps)), dtype),
     };
     let round = |x: f64| {
         let unit = 2f64.powi(x.log2().floor() as i32 + 1 - bits);
         if x > 0.0 { (x / unit).round_ties_even() * unit } else { x }
     };
     let eps = round(eps);
-    Some((eps, round(1.0 - eps)))
+    (Some((eps, round(1.0 - eps))), dtype)
 }
 
 fn xlogy<'f, 'g>([x, y]: [Expr<'f, 'g>; 2]) -> Expr<'f, 'g> {
