@@ -5,10 +5,11 @@ use crate::class::Class;
 use crate::copy::{self, Rect};
 use crate::error::RunError;
 use crate::fold::{self, ArgShape, NOWHERE};
+use crate::fused::{self, Fused, Instr, Source};
 use crate::isa::IsaLevel;
 use crate::pointwise::{self, Form};
 use crate::program::{Fold, Kind, Micro, Program, Shape, Slot};
-use permalloy_ir::{DType, PrimKind};
+use permalloy_ir::{DType, PrimKind, PrimOp};
 use std::sync::Mutex;
 
 /// An index that was out of range: the task that met it, and which memory, index and size.
@@ -32,6 +33,8 @@ pub(crate) struct Worker<'a> {
     pub registers: *mut u8,
     /// Where each slot's value lies now.
     pub values: Vec<*const u8>,
+    /// Memory for the code of fused micro-ops.
+    pub code: Vec<Instr>,
     pub rows_inner: bool,
     /// First column of the task, and columns in all.
     pub first_col: usize,
@@ -133,6 +136,7 @@ impl Worker<'_> {
                 Kind::Store { memory, value } => return self.store(*memory, *value, span),
                 Kind::FoldCols { acc, x } => return self.fold_cols(*acc, *x, span),
                 Kind::FoldRows { acc, x } => return self.fold_rows(*acc, *x, span),
+                Kind::Fused(f) => return self.fused(f, span, chunk),
                 _ => {}
             }
             let info = self.program.slots[m.dst];
@@ -224,9 +228,56 @@ impl Worker<'_> {
                     }
                     to
                 }
-                Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } => to,
+                Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } | Kind::Fused(_) => to,
             };
         }
+    }
+
+    /// Runs a fused micro-op.
+    unsafe fn fused(&mut self, f: &Fused, span: Span, chunk: usize) {
+        let (no, ni) = (span.outer.1, span.inner.1);
+        let mut code = std::mem::take(&mut self.code);
+        code.clear();
+        // SAFETY: places lie in the registers, sums of rows are as long as a range; operands are as long as their shapes say.
+        unsafe {
+            for m in &f.outs {
+                self.values[m.dst] = self.target(m, span, chunk);
+            }
+            for step in &f.steps {
+                let mut prim = PrimOp::Neg;
+                let (at, row, col) = match step.source {
+                    Source::None => (self.register(f.scratch), 0, 0),
+                    Source::Prim(p) => {
+                        prim = p;
+                        (self.register(f.scratch), 0, 0)
+                    }
+                    Source::Slot(s) => {
+                        let x = self.operand(s, span);
+                        (x.at.cast_mut(), x.o, x.i)
+                    }
+                    Source::Scratch(b) => (self.register(f.scratch + b * fused::LANES * 4), 0, 0),
+                    Source::Out(k) => (self.values[f.outs[k].dst].cast_mut(), ni, 1),
+                    Source::Lanes(k) => (self.register(f.lanes + k * 256), 0, 0),
+                    Source::Rows(acc) => (self.states[acc].part.add((span.inner.0 - self.first_col) * 4), 0, 1),
+                };
+                code.push(Instr { op: step.op, prim, at: at.cast(), row, col });
+            }
+            let (rows, n) = if f.flat { (1, no * ni) } else { (no, ni) };
+            let call = self.register(f.call).cast();
+            for row in 0..rows {
+                if !f.sums.is_empty() {
+                    self.register(f.lanes).write_bytes(0, f.sums.len() * 256);
+                }
+                fused::run(&code, row, n, call);
+                for (k, acc) in f.sums.iter().enumerate() {
+                    let (lanes, sum) = (self.register(f.lanes + k * 256), self.register(self.program.spare_row));
+                    let total = self.register(self.program.col_accs[*acc].value_at).cast::<f64>().add(row);
+                    fold::inner(self.level, Class::F32, fold::Join::Sum, lanes, (1, 64), sum, std::ptr::null_mut());
+                    total.write(total.read() + f64::from(sum.cast::<f32>().read()));
+                }
+            }
+        }
+        self.code = code;
     }
 
     /// Repeats an operand over a tile.
