@@ -62,11 +62,11 @@ fn time(name: &str, elements: usize, case: &Case) {
 
 fn main() {
     let d = DType::F32;
-    for (rows, cols) in [(2048, 128), (256, 1024), (4096, 1024)] {
+    for (rows, cols) in [(2048, 128), (64, 1024), (256, 1024), (4096, 1024)] {
         time(&format!("softmax {rows}x{cols}"), rows * cols, &softmax(rows, cols, d));
     }
     time("cross-entropy 64x4096", 64 * 4096, &cross_entropy(64, 4096, d));
-    for (rows, cols) in [(256, 1024), (2048, 768)] {
+    for (rows, cols) in [(64, 1024), (256, 1024), (2048, 768)] {
         time(&format!("layer norm {rows}x{cols}"), rows * cols, &layer_norm(rows, cols, d));
         time(&format!("layer norm bwd {rows}x{cols}"), rows * cols, &layer_norm_backward(rows, cols, d));
     }

@@ -5,11 +5,11 @@ use crate::class::Class;
 use crate::copy::{self, Rect};
 use crate::error::RunError;
 use crate::fold::{self, ArgShape, NOWHERE};
-use crate::fused::{self, Fused, Instr, Source};
+use crate::fused::Instr;
 use crate::isa::IsaLevel;
 use crate::pointwise::{self, Form};
 use crate::program::{Fold, Kind, Micro, Program, Shape, Slot};
-use permalloy_ir::{DType, PrimKind, PrimOp};
+use permalloy_ir::{DType, PrimKind};
 use std::sync::Mutex;
 
 /// An index that was out of range: the task that met it, and which memory, index and size.
@@ -48,11 +48,11 @@ pub(crate) struct Worker<'a> {
 
 /// How an operand is walked in a tile: steps per outer and inner position.
 #[derive(Clone, Copy)]
-struct Operand {
-    at: *const u8,
+pub(crate) struct Operand {
+    pub at: *const u8,
     size: usize,
-    o: usize,
-    i: usize,
+    pub o: usize,
+    pub i: usize,
 }
 
 impl Operand {
@@ -73,7 +73,7 @@ impl Worker<'_> {
     ///
     /// # Safety
     /// `offset` must lie in the program's registers.
-    unsafe fn register(&self, offset: usize) -> *mut u8 {
+    pub(crate) unsafe fn register(&self, offset: usize) -> *mut u8 {
         // SAFETY: by the contract.
         unsafe { self.registers.add(offset) }
     }
@@ -92,7 +92,7 @@ impl Worker<'_> {
         if self.rows_inner { Span { outer: cols, inner: rows } } else { Span { outer: rows, inner: cols } }
     }
 
-    fn operand(&self, slot: Slot, span: Span) -> Operand {
+    pub(crate) fn operand(&self, slot: Slot, span: Span) -> Operand {
         let info = self.program.slots[slot];
         let i = usize::from(info.shape.inner);
         let o = match (info.shape.outer, info.shape.inner) {
@@ -116,7 +116,10 @@ impl Worker<'_> {
     }
 
     /// Where a micro-op writes: straight to memory where the tile is dense there.
-    unsafe fn target(&self, m: &Micro, span: Span, chunk: usize) -> *mut u8 {
+    ///
+    /// # Safety
+    /// As [`Worker::exec`].
+    pub(crate) unsafe fn target(&self, m: &Micro, span: Span, chunk: usize) -> *mut u8 {
         if let Some(memory) = m.direct {
             let memory = &self.program.memories[memory];
             if let Some(at) = memory.access.dense(narrowed(span, self.program.slots[m.dst].shape)) {
@@ -231,53 +234,6 @@ impl Worker<'_> {
                 Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } | Kind::Fused(_) => to,
             };
         }
-    }
-
-    /// Runs a fused micro-op.
-    unsafe fn fused(&mut self, f: &Fused, span: Span, chunk: usize) {
-        let (no, ni) = (span.outer.1, span.inner.1);
-        let mut code = std::mem::take(&mut self.code);
-        code.clear();
-        // SAFETY: places lie in the registers, sums of rows are as long as a range; operands are as long as their shapes say.
-        unsafe {
-            for m in &f.outs {
-                self.values[m.dst] = self.target(m, span, chunk);
-            }
-            for step in &f.steps {
-                let mut prim = PrimOp::Neg;
-                let (at, row, col) = match step.source {
-                    Source::None => (self.register(f.scratch), 0, 0),
-                    Source::Prim(p) => {
-                        prim = p;
-                        (self.register(f.scratch), 0, 0)
-                    }
-                    Source::Slot(s) => {
-                        let x = self.operand(s, span);
-                        (x.at.cast_mut(), x.o, x.i)
-                    }
-                    Source::Scratch(b) => (self.register(f.scratch + b * fused::LANES * 4), 0, 0),
-                    Source::Out(k) => (self.values[f.outs[k].dst].cast_mut(), ni, 1),
-                    Source::Lanes(k) => (self.register(f.lanes + k * 256), 0, 0),
-                    Source::Rows(acc) => (self.states[acc].part.add((span.inner.0 - self.first_col) * 4), 0, 1),
-                };
-                code.push(Instr { op: step.op, prim, at: at.cast(), row, col });
-            }
-            let (rows, n) = if f.flat { (1, no * ni) } else { (no, ni) };
-            let call = self.register(f.call).cast();
-            for row in 0..rows {
-                if !f.sums.is_empty() {
-                    self.register(f.lanes).write_bytes(0, f.sums.len() * 256);
-                }
-                fused::run(&code, row, n, call);
-                for (k, acc) in f.sums.iter().enumerate() {
-                    let (lanes, sum) = (self.register(f.lanes + k * 256), self.register(self.program.spare_row));
-                    let total = self.register(self.program.col_accs[*acc].value_at).cast::<f64>().add(row);
-                    fold::inner(self.level, Class::F32, fold::Join::Sum, lanes, (1, 64), sum, std::ptr::null_mut());
-                    total.write(total.read() + f64::from(sum.cast::<f32>().read()));
-                }
-            }
-        }
-        self.code = code;
     }
 
     /// Repeats an operand over a tile.

@@ -4,6 +4,7 @@
 //! next operation reads is never written; values read later are saved in blocks of scratch memory that stay in the
 //! first-level cache. Sums over columns and rows are taken from the accumulator too.
 
+mod exec;
 mod machine;
 
 pub(crate) use machine::{Instr, LANES, Op, run};
@@ -128,9 +129,7 @@ impl Fuser<'_> {
         };
         match &m.kind {
             Kind::Unary(_, x) => full(m.dst) && full(*x),
-            Kind::Binary(op, a, b) => {
-                binary(*op, true).is_some() && full(m.dst) && self.is_f32(*a) && self.is_f32(*b)
-            }
+            Kind::Binary(op, a, b) => binary(*op, true).is_some() && full(m.dst) && self.is_f32(*a) && self.is_f32(*b),
             Kind::FoldCols { acc, x } => {
                 full(*x) && !self.layout.rows_inner && self.program.col_accs[*acc].fold == Fold::Join(Join::Sum)
             }
@@ -204,7 +203,9 @@ impl Fuser<'_> {
         });
         let (rows, cols) = (self.layout.row_block, self.layout.col_block);
         let (o, i) = if self.layout.rows_inner { (cols, rows) } else { (rows, cols) };
-        if run.len() < 2 || !flat && o > 1 && i < SHORT {
+        let slow = |m: &Micro| matches!(m.kind, Kind::Binary(PrimOp::Div, ..) | Kind::Unary(PrimOp::Sqrt, _));
+        let few = run.len() < 2 && !slow(&body[run[0]]);
+        if few || !flat && o > 1 && i < SHORT {
             let mut all: Vec<usize> = run.into_iter().chain(after).collect();
             all.sort_unstable();
             out.extend(all.into_iter().map(|at| body[at].clone()));
@@ -228,11 +229,8 @@ impl Fuser<'_> {
         };
         let is_wanted: Vec<bool> = run.iter().map(|r| !is_fold(&body[*r]) && wanted(body[*r].dst)).collect();
         let mut c = Coder { steps: Vec::new(), held: None, saved: Vec::new(), free: Vec::new(), blocks: 0 };
-        let mut left: Vec<(Slot, usize)> = run
-            .iter()
-            .filter(|r| !is_fold(&body[**r]))
-            .map(|r| (body[*r].dst, reads_within(body[*r].dst)))
-            .collect();
+        let mut left: Vec<(Slot, usize)> =
+            run.iter().filter(|r| !is_fold(&body[**r])).map(|r| (body[*r].dst, reads_within(body[*r].dst))).collect();
         let (mut outs, mut sums, mut late) = (Vec::new(), Vec::new(), Vec::new());
         // Where memory may be shared, results are written straight to it after all of the block was read.
         let end = *run.last().unwrap_or(&0);
@@ -264,7 +262,11 @@ impl Fuser<'_> {
                         false => Source::Slot(right_operand),
                     };
                     if let Some(op) = binary(*op, !right_held) {
-                        let op = if source == Source::Slot(right_operand) && scalar(right_operand) { op.scalar() } else { op };
+                        let op = if source == Source::Slot(right_operand) && scalar(right_operand) {
+                            op.scalar()
+                        } else {
+                            op
+                        };
                         c.steps.push(Step { op, source });
                     }
                 }
@@ -335,12 +337,7 @@ impl Fuser<'_> {
         let call = scratch + c.blocks * LANES * 4;
         let lanes = self.take(sums.len().max(1) * 64 * 4);
         let fused = Fused { steps: c.steps, outs, sums, flat, scratch, call, lanes };
-        out.push(Micro {
-            kind: Kind::Fused(Box::new(fused)),
-            dst: usize::MAX,
-            at: Place::default(),
-            direct: None,
-        });
+        out.push(Micro { kind: Kind::Fused(Box::new(fused)), dst: usize::MAX, at: Place::default(), direct: None });
         out.extend(after.into_iter().map(|at| body[at].clone()));
     }
 
