@@ -1,10 +1,10 @@
 //! Runs fused micro-ops on one tile.
 
-use super::{Fused, Instr, LANES, Source, run};
+use super::{Fused, Instr, LANES, Source, run, sum};
 use crate::access::Span;
 use crate::class::Class;
 use crate::exec::Worker;
-use crate::fold;
+use crate::fold::{self, Join};
 use permalloy_ir::PrimOp;
 
 impl Worker<'_> {
@@ -43,15 +43,23 @@ impl Worker<'_> {
             let (rows, n) = if f.flat { (1, no * ni) } else { (no, ni) };
             let call = self.register(f.call).cast();
             for row in 0..rows {
-                if !f.sums.is_empty() {
-                    self.register(f.lanes).write_bytes(0, f.sums.len() * 256);
+                for (k, (_, join)) in f.sums.iter().enumerate() {
+                    let start = if *join == Join::Max { f32::NEG_INFINITY } else { 0.0 };
+                    let lanes = self.register(f.lanes + k * 256).cast::<[f32; 64]>();
+                    lanes.write([start; 64]);
                 }
                 run(&code, row, n, call);
-                for (k, acc) in f.sums.iter().enumerate() {
-                    let (lanes, sum) = (self.register(f.lanes + k * 256), self.register(self.program.spare_row));
-                    let total = self.register(self.program.col_accs[*acc].value_at).cast::<f64>().add(row);
-                    fold::inner(self.level, Class::F32, fold::Join::Sum, lanes, (1, 64), sum, std::ptr::null_mut());
-                    total.write(total.read() + f64::from(sum.cast::<f32>().read()));
+                for (k, (acc, join)) in f.sums.iter().enumerate() {
+                    let lanes = self.register(f.lanes + k * 256).cast::<f32>();
+                    let total = self.register(self.program.col_accs[*acc].value_at);
+                    if *join == Join::Max {
+                        let (top, tmp) = (self.register(self.program.spare_row), std::ptr::null_mut());
+                        fold::inner(self.level, Class::F32, *join, lanes.cast(), (1, 64), top, tmp);
+                        fold::merge(self.level, Class::F32, *join, total.add(row * 4), top, 1);
+                    } else {
+                        let total = total.cast::<f64>().add(row);
+                        total.write(total.read() + f64::from(sum(lanes)));
+                    }
                 }
             }
         }

@@ -38,6 +38,8 @@ pub(crate) enum Op {
     Save,
     /// Adds the accumulator to 64 lanes.
     SumLanes,
+    /// The same with the maximum, NaN winning.
+    MaxLanes,
     /// Adds the accumulator to a vector in memory.
     AddInto,
 }
@@ -304,6 +306,20 @@ mod avx512 {
                             _mm512_storeu_ps(lanes, _mm512_add_ps(_mm512_loadu_ps(lanes), *sum));
                         }
                     }
+                    Op::MaxLanes => {
+                        if MASKED {
+                            acc[0] = _mm512_mask_mov_ps(_mm512_set1_ps(f32::NEG_INFINITY), mask, acc[0]);
+                        }
+                        let mut tops = [_mm512_set1_ps(f32::NEG_INFINITY); 4];
+                        unroll!(V, i => {
+                            tops[i % 4] = if i < 4 { acc[i] } else { max(acc[i], tops[i % 4]) };
+                        });
+                        let quarter = if V < 4 { V } else { 4 };
+                        for (l, top) in tops.iter().enumerate().take(quarter) {
+                            let lanes = p.add(16 * l);
+                            _mm512_storeu_ps(lanes, max(_mm512_loadu_ps(lanes), *top));
+                        }
+                    }
                     Op::AddInto => {
                         unroll!(V, i => {
                             store(p, i, _mm512_add_ps(load(p, i), acc[i]));
@@ -314,6 +330,14 @@ mod avx512 {
         }
     }
 
+    /// The sum of 64 lanes.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+    pub(super) unsafe fn sum(lanes: *const f32) -> f32 {
+        // SAFETY: the caller vouches for the lanes.
+        let [a, b, c, d] = [0, 16, 32, 48].map(|i| unsafe { _mm512_loadu_ps(lanes.add(i)) });
+        _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d)))
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
     pub(super) unsafe fn row(code: &[Instr], row: usize, n: usize, call: *mut f32) {
         let mut c = 0;
@@ -322,6 +346,10 @@ mod avx512 {
             while c + LANES <= n {
                 block::<16, false>(code, (row, c), 0xffff, call);
                 c += LANES;
+            }
+            while c + 128 <= n {
+                block::<8, false>(code, (row, c), 0xffff, call);
+                c += 128;
             }
             while c + 64 <= n {
                 block::<4, false>(code, (row, c), 0xffff, call);
@@ -349,4 +377,21 @@ pub(crate) unsafe fn run(code: &[Instr], row: usize, n: usize, call: *mut f32) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (code, row, n, call);
+}
+
+/// The sum of 64 lanes.
+///
+/// # Safety
+/// This processor has AVX-512; there are 64 values.
+pub(crate) unsafe fn sum(lanes: *const f32) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: by the contract.
+    unsafe {
+        avx512::sum(lanes)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: by the contract.
+    unsafe {
+        (0..64).map(|i| lanes.add(i).read()).sum()
+    }
 }

@@ -7,7 +7,7 @@
 mod exec;
 mod machine;
 
-pub(crate) use machine::{Instr, LANES, Op, run};
+pub(crate) use machine::{Instr, LANES, Op, run, sum};
 
 use crate::class::Class;
 use crate::fold::Join;
@@ -47,7 +47,7 @@ pub(crate) struct Fused {
     /// Results that others read.
     pub outs: Vec<Micro>,
     /// Column accumulators.
-    pub sums: Vec<usize>,
+    pub sums: Vec<(usize, Join)>,
     /// The tile is one row as far as the operands are concerned.
     pub flat: bool,
     /// Places of the blocks of scratch memory, the lanes of the sums, and a block for operations without an instruction.
@@ -131,7 +131,9 @@ impl Fuser<'_> {
             Kind::Unary(_, x) => full(m.dst) && full(*x),
             Kind::Binary(op, a, b) => binary(*op, true).is_some() && full(m.dst) && self.is_f32(*a) && self.is_f32(*b),
             Kind::FoldCols { acc, x } => {
-                full(*x) && !self.layout.rows_inner && self.program.col_accs[*acc].fold == Fold::Join(Join::Sum)
+                full(*x)
+                    && !self.layout.rows_inner
+                    && matches!(self.program.col_accs[*acc].fold, Fold::Join(Join::Sum | Join::Max))
             }
             Kind::FoldRows { acc, x } => {
                 let acc = &self.program.row_accs[*acc];
@@ -203,7 +205,9 @@ impl Fuser<'_> {
         });
         let (rows, cols) = (self.layout.row_block, self.layout.col_block);
         let (o, i) = if self.layout.rows_inner { (cols, rows) } else { (rows, cols) };
-        let slow = |m: &Micro| matches!(m.kind, Kind::Binary(PrimOp::Div, ..) | Kind::Unary(PrimOp::Sqrt, _));
+        let slow = |m: &Micro| {
+            matches!(m.kind, Kind::Binary(PrimOp::Div, ..) | Kind::Unary(PrimOp::Sqrt, _) | Kind::FoldCols { .. })
+        };
         let few = run.len() < 2 && !slow(&body[run[0]]);
         if few || !flat && o > 1 && i < SHORT {
             let mut all: Vec<usize> = run.into_iter().chain(after).collect();
@@ -273,8 +277,13 @@ impl Fuser<'_> {
                 Kind::FoldCols { acc, x } => {
                     c.load(*x, false, &made_here);
                     let lanes = Source::Lanes(sums.len());
-                    c.steps.push(Step { op: Op::SumLanes, source: lanes });
-                    sums.push(*acc);
+                    let join = match self.program.col_accs[*acc].fold {
+                        Fold::Join(join) => join,
+                        Fold::Arg(_) => Join::Max,
+                    };
+                    let op = if join == Join::Max { Op::MaxLanes } else { Op::SumLanes };
+                    c.steps.push(Step { op, source: lanes });
+                    sums.push((*acc, join));
                 }
                 Kind::FoldRows { acc, x } => {
                     c.load(*x, false, &made_here);
