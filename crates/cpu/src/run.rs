@@ -23,7 +23,7 @@ use permalloy_loops::kernel::{Buffer, Kernel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Element-operations that are worth a task of their own.
-const TASK: usize = 32 * 1024;
+const TASK: usize = 128 * 1024;
 /// Most tasks of a kernel, and most pieces that a reduction over rows is cut into.
 const MOST_TASKS: usize = 1024;
 const MOST_SPLITS: usize = 64;
