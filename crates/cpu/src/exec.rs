@@ -5,6 +5,7 @@ use crate::class::Class;
 use crate::copy::{self, Rect};
 use crate::error::RunError;
 use crate::fold::{self, ArgShape, NOWHERE};
+use crate::fused::Instr;
 use crate::isa::IsaLevel;
 use crate::pointwise::{self, Form};
 use crate::program::{Fold, Kind, Micro, Program, Shape, Slot};
@@ -32,6 +33,8 @@ pub(crate) struct Worker<'a> {
     pub registers: *mut u8,
     /// Where each slot's value lies now.
     pub values: Vec<*const u8>,
+    /// Memory for the code of fused micro-ops.
+    pub code: Vec<Instr>,
     pub rows_inner: bool,
     /// First column of the task, and columns in all.
     pub first_col: usize,
@@ -45,11 +48,11 @@ pub(crate) struct Worker<'a> {
 
 /// How an operand is walked in a tile: steps per outer and inner position.
 #[derive(Clone, Copy)]
-struct Operand {
-    at: *const u8,
+pub(crate) struct Operand {
+    pub at: *const u8,
     size: usize,
-    o: usize,
-    i: usize,
+    pub o: usize,
+    pub i: usize,
 }
 
 impl Operand {
@@ -70,7 +73,7 @@ impl Worker<'_> {
     ///
     /// # Safety
     /// `offset` must lie in the program's registers.
-    unsafe fn register(&self, offset: usize) -> *mut u8 {
+    pub(crate) unsafe fn register(&self, offset: usize) -> *mut u8 {
         // SAFETY: by the contract.
         unsafe { self.registers.add(offset) }
     }
@@ -89,7 +92,7 @@ impl Worker<'_> {
         if self.rows_inner { Span { outer: cols, inner: rows } } else { Span { outer: rows, inner: cols } }
     }
 
-    fn operand(&self, slot: Slot, span: Span) -> Operand {
+    pub(crate) fn operand(&self, slot: Slot, span: Span) -> Operand {
         let info = self.program.slots[slot];
         let i = usize::from(info.shape.inner);
         let o = match (info.shape.outer, info.shape.inner) {
@@ -113,7 +116,10 @@ impl Worker<'_> {
     }
 
     /// Where a micro-op writes: straight to memory where the tile is dense there.
-    unsafe fn target(&self, m: &Micro, span: Span, chunk: usize) -> *mut u8 {
+    ///
+    /// # Safety
+    /// As [`Worker::exec`].
+    pub(crate) unsafe fn target(&self, m: &Micro, span: Span, chunk: usize) -> *mut u8 {
         if let Some(memory) = m.direct {
             let memory = &self.program.memories[memory];
             if let Some(at) = memory.access.dense(narrowed(span, self.program.slots[m.dst].shape)) {
@@ -133,6 +139,7 @@ impl Worker<'_> {
                 Kind::Store { memory, value } => return self.store(*memory, *value, span),
                 Kind::FoldCols { acc, x } => return self.fold_cols(*acc, *x, span),
                 Kind::FoldRows { acc, x } => return self.fold_rows(*acc, *x, span),
+                Kind::Fused(f) => return self.fused(f, span, chunk),
                 _ => {}
             }
             let info = self.program.slots[m.dst];
@@ -224,7 +231,7 @@ impl Worker<'_> {
                     }
                     to
                 }
-                Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } => to,
+                Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } | Kind::Fused(_) => to,
             };
         }
     }

@@ -8,8 +8,9 @@ use crate::concrete::{Access, Axis, Concrete, Node, is_arg};
 use crate::error::CompileError;
 use permalloy_loops::kernel::{AxisRole, Over};
 
-/// Elements of a tile, about.
-const TILE: usize = 1024;
+/// Elements of a tile, about: of one that is worked on by an operation at a time, and of one by several.
+pub(crate) const TILE: usize = 1024;
+pub(crate) const FUSED_TILE: usize = 4096;
 /// Side of a tile where memory runs along different axes.
 const SQUARE: usize = 64;
 /// Longest run of columns that is one tile.
@@ -229,8 +230,8 @@ fn even(n: usize, most: usize) -> usize {
 }
 
 /// Decides the layout; afterwards the accesses of `k` are over its new axes, rows first.
-/// Returns the layout and how many of the new axes are rows.
-pub(crate) fn layout(k: &mut Concrete) -> Result<(Layout, usize), CompileError> {
+/// Returns the layout and how many of the new axes are rows. `tile`: elements of a tile, about.
+pub(crate) fn layout(k: &mut Concrete, tile: usize) -> Result<(Layout, usize), CompileError> {
     let folds = Folds::of(k);
     let weights = weights(k);
     relabel(k, folds, &weights);
@@ -293,8 +294,12 @@ pub(crate) fn layout(k: &mut Concrete) -> Result<(Layout, usize), CompileError> 
         let rows = even(inner_rows, 128);
         (rows, cols_total.min((TILE / rows).max(1)))
     } else {
-        let cols = if cols_total <= LONGEST_RUN { cols_total } else { even(cols_total, TILE) };
-        ((TILE / cols).clamp(1, inner_rows.max(1)), cols)
+        let cols = if cols_total <= LONGEST_RUN {
+            cols_total
+        } else {
+            even(cols_total, if folds.any() { TILE } else { tile })
+        };
+        ((tile / cols).clamp(1, inner_rows.max(1)), cols)
     };
 
     let order: Vec<usize> = row_axes.iter().chain(&col_axes).map(|(_, a)| *a).collect();

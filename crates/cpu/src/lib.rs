@@ -48,6 +48,7 @@ mod copy;
 mod error;
 mod exec;
 mod fold;
+mod fused;
 pub mod isa;
 mod layout;
 pub mod math;

@@ -6,6 +6,7 @@
 use crate::access::TileAccess;
 use crate::class::Class;
 use crate::fold::Join;
+use crate::fused::Fused;
 use permalloy_ir::{DType, PrimOp};
 
 /// A value of the program; says where its pointer is kept while a task runs.
@@ -76,6 +77,8 @@ pub(crate) enum Kind {
         memory: usize,
         value: Slot,
     },
+    /// Several others as one.
+    Fused(Box<Fused>),
 }
 
 #[derive(Clone, PartialEq, Debug)]

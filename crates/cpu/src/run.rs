@@ -10,8 +10,9 @@ use crate::concrete::{Concrete, Node, concrete, extent};
 use crate::error::{CompileError, RunError};
 use crate::exec::{Fault, RowState, Worker, fault_error};
 use crate::fold::{self, NOWHERE};
+use crate::fused::fuse;
 use crate::isa::IsaLevel;
-use crate::layout::{Layout, layout};
+use crate::layout::{FUSED_TILE, Layout, TILE, layout};
 use crate::pointwise;
 use crate::pool::ParallelFor;
 use crate::program::{Fold, Program};
@@ -22,7 +23,7 @@ use permalloy_loops::kernel::{Buffer, Kernel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Element-operations that are worth a task of their own.
-const TASK: usize = 32 * 1024;
+const TASK: usize = 128 * 1024;
 /// Most tasks of a kernel, and most pieces that a reduction over rows is cut into.
 const MOST_TASKS: usize = 1024;
 const MOST_SPLITS: usize = 64;
@@ -129,6 +130,16 @@ fn traffic(k: &Concrete) -> (usize, usize) {
     (sum(false), sum(true))
 }
 
+/// Elements of a tile: more where most of the work will be fused.
+fn tile_for(k: &Concrete, level: IsaLevel) -> usize {
+    let fused = level == IsaLevel::Avx512
+        && k.values.iter().all(|v| match v.node {
+            Node::Cast(_) | Node::Where(..) | Node::Index(_) => false,
+            _ => v.class == Class::F32,
+        });
+    if fused { FUSED_TILE } else { TILE }
+}
+
 /// Compiles a kernel for concrete sizes.
 pub fn compile_kernel(
     kernel: &Kernel,
@@ -136,11 +147,16 @@ pub fn compile_kernel(
     symbols: &SymbolValues,
     level: IsaLevel,
 ) -> Result<CompiledKernel, CompileError> {
+    let level = level.min(IsaLevel::best());
     let mut k = concrete(kernel, buffers, symbols)?;
     let used = used_buffers(&k, buffers, symbols)?;
     let (bytes_read, bytes_written) = traffic(&k);
-    let (layout, row_axes) = layout(&mut k)?;
-    let exclusive = compile(&k, &layout, row_axes, true)?;
+    let tile = tile_for(&k, level);
+    let (layout, row_axes) = layout(&mut k, tile)?;
+    let mut exclusive = compile(&k, &layout, row_axes, true)?;
+    if level == IsaLevel::Avx512 {
+        fuse(&mut exclusive, &layout, true);
+    }
     let cut = cut(&layout, &exclusive);
     let mut state_bytes = 0;
     let mut part_bytes = 0;
@@ -156,7 +172,7 @@ pub fn compile_kernel(
     }
     Ok(CompiledKernel {
         name: kernel.name.clone(),
-        level: level.min(IsaLevel::best()),
+        level,
         concrete: k,
         layout,
         row_axes,
@@ -284,7 +300,12 @@ impl CompiledKernel {
             false => &self.exclusive,
             // It compiled without sharing, and nothing that can fail depends on that.
             true => self.shared.get_or_init(|| {
-                compile(&self.concrete, &self.layout, self.row_axes, false).unwrap_or_else(|_| self.exclusive.clone())
+                let shared = compile(&self.concrete, &self.layout, self.row_axes, false);
+                let mut shared = shared.unwrap_or_else(|_| self.exclusive.clone());
+                if self.level == IsaLevel::Avx512 {
+                    fuse(&mut shared, &self.layout, false);
+                }
+                shared
             }),
         };
         let fault: Fault = Mutex::new(None);
@@ -338,6 +359,7 @@ impl CompiledKernel {
             buffers,
             registers,
             values: vec![std::ptr::null(); program.slots.len()],
+            code: Vec::new(),
             rows_inner: self.layout.rows_inner,
             first_col,
             cols: self.layout.cols.total,

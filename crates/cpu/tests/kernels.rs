@@ -391,3 +391,76 @@ fn missing_memory_is_an_error() {
         assert!(matches!(k.run(&[p, p.add(1), p], null, &Serial), Err(RunError::Memory { .. })));
     }
 }
+
+/// One step of AdamW, where results replace what was read and where they do not.
+#[test]
+fn adamw() {
+    for n in [1, 15, 64, 321, 5000] {
+        for in_place in [false, true] {
+            let mut b = models::adamw(n, in_place);
+            b.check(22);
+            b.special = true;
+            b.check(23);
+        }
+    }
+}
+
+/// Chains of cheap operations on tiles, rows' values, columns' values and constants, on both sides of each operation.
+#[test]
+fn chains_of_cheap_operations() {
+    use PrimOp::*;
+    for (rows, cols) in [(3, 1024), (5, 300), (37, 70), (1, 4100), (9, 64), (40, 5)] {
+        for special in [false, true] {
+            for (k, ops) in [[Sub, Mul, Add], [Add, Div, Sub], [Max, Min, Mul], [Div, Sub, Div]].into_iter().enumerate()
+            {
+                let mut b = Case::new(&[(rows, AxisRole::Row), (cols, AxisRole::Col)]);
+                b.special = special;
+                let d = DType::F32;
+                let (x, y, w, r) = (b.load(d, &[0, 1]), b.load(d, &[0, 1]), b.load(d, &[1]), b.load(d, &[0]));
+                let c = b.constant(0.75, d);
+                let mut v = x;
+                for (i, op) in ops.into_iter().enumerate() {
+                    let other = [r, w, y, c][(i + k) % 4];
+                    v = if i % 2 == 0 { b.bin(op, v, other) } else { b.bin(op, other, v) };
+                }
+                // A value read again later, with itself, and by an operation that has no instruction.
+                let square = b.bin(Mul, v, v);
+                let twice = b.bin(Add, v, v);
+                let e = b.un(Tanh, square);
+                let e = b.bin(Sub, twice, e);
+                let e2 = b.un(Exp, x);
+                let out = b.bin(Add, e, e2);
+                let first = b.store(v, &[0, 1]);
+                b.store(out, &[0, 1]);
+                b.check(24);
+                // The first result takes the place of the first operand.
+                b.alias.push((first.0 as usize, 0));
+                b.check(25);
+            }
+        }
+    }
+}
+
+/// Sums taken from chains, over columns and rows at once.
+#[test]
+fn sums_of_chains() {
+    use PrimOp::*;
+    for (rows, cols) in [(3, 1024), (70, 300), (37, 70), (2, 4100), (400, 65)] {
+        let mut b = Case::new(&[(rows, AxisRole::Row), (cols, AxisRole::Col)]);
+        let d = DType::F32;
+        let (x, y, r) = (b.load(d, &[0, 1]), b.load(d, &[0, 1]), b.load(d, &[0]));
+        let t = b.bin(Sub, x, r);
+        let p = b.bin(Mul, t, y);
+        let s = b.reduce(Sum, Over::Cols, p);
+        let sq = b.bin(Mul, t, t);
+        let s2 = b.reduce(Sum, Over::Cols, sq);
+        let (c1, c2) = (b.reduce(Sum, Over::Rows, p), b.reduce(Sum, Over::Rows, t));
+        let z = b.bin(Add, s, s2);
+        let z = b.bin(Mul, sq, z);
+        b.store(z, &[0, 1]);
+        b.store(c1, &[1]);
+        b.store(c2, &[1]);
+        b.store(s, &[0]);
+        b.check(26);
+    }
+}

@@ -30,8 +30,8 @@ macro_rules! horner {
 use horner;
 
 /// ln 2 in two parts; the first has 16 bits, so its products with exponents are exact.
-const LN2_HIGH: f32 = 0.693_145_75;
-const LN2_LOW: f32 = 1.428_606_8e-6;
+pub(crate) const LN2_HIGH: f32 = 0.693_145_75;
+pub(crate) const LN2_LOW: f32 = 1.428_606_8e-6;
 
 #[inline(always)]
 pub fn neg<I: Isa>(x: f32) -> f32 {

@@ -185,3 +185,33 @@ pub fn batch_norm(n: usize, c: usize, hw: usize, last: bool) -> Case {
     b.store(rstd, &[1]);
     b
 }
+
+/// One step of AdamW over one flat tensor; parameter and moments are stored where they were read from if `in_place`.
+pub fn adamw(n: usize, in_place: bool) -> Case {
+    let d = DType::F32;
+    let mut b = Case::new(&[(n as i64, AxisRole::Batch)]);
+    let [p, g, m, v] = [0; 4].map(|_| b.load(d, &[0]));
+    let [decay, b2, c1, c2, step, root, eps] =
+        [1.0 - 1e-5, 0.999, 0.1, 0.001, -1e-3, 1.0 / 0.03, 1e-8].map(|x| b.constant(x, d));
+    let p = b.bin(Mul, p, decay);
+    let diff = b.bin(Sub, g, m);
+    let diff = b.bin(Mul, diff, c1);
+    let m = b.bin(Add, m, diff);
+    let v = b.bin(Mul, v, b2);
+    let g2 = b.bin(Mul, g, g);
+    let g2 = b.bin(Mul, g2, c2);
+    let v = b.bin(Add, v, g2);
+    // The second moments of a test may be negative.
+    let r = b.un(Abs, v);
+    let r = b.un(Sqrt, r);
+    let r = b.bin(Mul, r, root);
+    let r = b.bin(Add, r, eps);
+    let u = b.bin(Div, m, r);
+    let u = b.bin(Mul, u, step);
+    let p = b.bin(Add, p, u);
+    let outs = [p, m, v].map(|x| b.store(x, &[0]).0 as usize);
+    if in_place {
+        b.alias = outs.into_iter().zip([0, 2, 3]).collect();
+    }
+    b
+}
