@@ -6,6 +6,7 @@
 - :func:`explain`: what became of each graph, and why
 - :func:`records`: the same as values; :func:`clear_records` forgets them
 - :func:`operators`: the operator table
+- :func:`capture_matmul`: keeps the gradients of ``matmul`` one operator in the graphs
 - :class:`UnsupportedError`, :class:`InternalError`, :class:`FallbackWarning`: what can be raised, or warned of
 """
 
@@ -14,7 +15,8 @@ from __future__ import annotations
 import json as _json
 from typing import Any
 
-from . import _core
+from . import _core, capture
+from .capture import capture_matmul
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, UnsupportedError
 from .record import Record, clear_records, explain, records
@@ -28,12 +30,16 @@ __all__ = [
     "Record",
     "UnsupportedError",
     "__version__",
+    "capture_matmul",
     "clear_records",
     "config",
     "explain",
     "operators",
     "records",
 ]
+
+
+capture.register()
 
 
 def operators() -> list[dict[str, Any]]:

@@ -230,3 +230,39 @@ def test_a_step_over_a_symbolic_range():
 def test_the_range_of_a_16_bit_logit_is_rounded_to_its_dtype():
     x = torch.linspace(0.5, 1, 9, dtype=torch.bfloat16, requires_grad=True)
     agrees(lambda x: torch.logit(x, 1e-4), x)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda w, i: torch.nn.functional.embedding(i, w).sin(),
+        lambda w, i: w[i].sin(),
+        lambda w, i: w.sin().index_select(0, i),
+        lambda w, i: torch.zeros(9, 3).index_add(0, i, w[:2]),
+    ],
+)
+def test_an_index_out_of_range(fn):
+    compiled = torch.compile(fn, backend="permalloy")
+    w = torch.randn(5, 3)
+    with pytest.raises(
+        IndexError, match=r"index 70 is out of range for a dimension of size \d of .* at test_corners.py"
+    ):
+        compiled(w, torch.tensor([1, 70]))
+    torch.testing.assert_close(compiled(w, torch.tensor([1, 0])), fn(w, torch.tensor([1, 0])))
+
+
+def test_a_fake_tensor_is_refused():
+    from permalloy import _core, backend
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    text = (
+        'graph "g" inference {\n  input %x: f32[3] strides=[1]\n  %y: f32[3] = aten.sin.default(%x)\n  output %y\n}\n'
+    )
+    compiled = _core.compile_graph(text, backend.Options.of_config())
+    with FakeTensorMode():
+        x = torch.empty(3)
+    with pytest.raises(RuntimeError, match="fake tensor"):
+        compiled([x])

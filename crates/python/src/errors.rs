@@ -1,7 +1,7 @@
 //! Errors of the compiler as Python exceptions.
 
 use crate::pipeline::{CompileError, RunError};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +51,7 @@ pub fn compile_error(py: Python<'_>, error: CompileError) -> PyErr {
 pub fn run_error(py: Python<'_>, error: RunError) -> PyErr {
     match error {
         RunError::Failed(what) => PyRuntimeError::new_err(what),
+        RunError::Index(what) => PyIndexError::new_err(what),
         RunError::Internal(what) => ours(py, "InternalError", &what, &[]),
     }
 }

@@ -69,8 +69,10 @@ impl CompileError {
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunError {
-    /// Arguments that do not fit the graph, an index out of range, an operator's own error: the caller's to mend.
+    /// Arguments that do not fit the graph, an operator's own error: the caller's to mend.
     Failed(String),
+    /// An index out of range.
+    Index(String),
     /// A failed check or a panic: a bug of ours.
     Internal(String),
 }
@@ -238,6 +240,7 @@ impl Executable for Compiled {
         }
         let outputs = self.executable.run(inputs).map_err(|e| match e {
             permalloy_runtime::RunError::Internal(what) => RunError::Internal(what),
+            e @ permalloy_runtime::RunError::Index { .. } => RunError::Index(e.to_string()),
             other => RunError::Failed(other.to_string()),
         })?;
         outputs

@@ -4,7 +4,7 @@
 
 use permalloy_ir::{DType, Device, Dim, GraphKind, Role, SymbolValues, contiguous_strides};
 use permalloy_loops::kernel::*;
-use permalloy_runtime::engine::{CompiledStep, Engine, TileEngine};
+use permalloy_runtime::engine::{CompiledStep, Engine, StepError, TileEngine};
 use permalloy_runtime::parallel::ParallelFor;
 use permalloy_runtime::provider::{Provider, PythonOp, ResolvedCall};
 use permalloy_runtime::torch::TorchProvider;
@@ -49,7 +49,7 @@ impl Engine for Nothing {
 }
 
 impl CompiledStep for Idle {
-    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, _: &dyn ParallelFor) -> Result<(), String> {
+    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, _: &dyn ParallelFor) -> Result<(), StepError> {
         std::hint::black_box(buffers);
         Ok(())
     }

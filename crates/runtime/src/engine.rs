@@ -5,6 +5,7 @@ use permalloy_cpu::isa::IsaLevel;
 use permalloy_cpu::{CompiledKernel, CompiledScatter};
 use permalloy_ir::SymbolValues;
 use permalloy_loops::kernel::{Kernel, Program, Scatter};
+use std::sync::Arc;
 
 /// Makes kernels ready for concrete sizes.
 pub trait Engine: Send + Sync {
@@ -23,6 +24,27 @@ pub trait Engine: Send + Sync {
     ) -> Result<Box<dyn CompiledStep>, String>;
 }
 
+/// Why a kernel failed.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StepError {
+    /// An index read at run time lies outside of `0..size` of a buffer.
+    Index {
+        buffer: Arc<str>,
+        index: i64,
+        size: i64,
+    },
+    Other(String),
+}
+
+impl From<permalloy_cpu::RunError> for StepError {
+    fn from(e: permalloy_cpu::RunError) -> StepError {
+        match e {
+            permalloy_cpu::RunError::Index { buffer, index, size, .. } => StepError::Index { buffer, index, size },
+            other => StepError::Other(other.to_string()),
+        }
+    }
+}
+
 /// A kernel that is ready to run.
 pub trait CompiledStep: Send + Sync {
     /// Bytes of memory that [`run`](Self::run) needs for itself.
@@ -35,7 +57,7 @@ pub trait CompiledStep: Send + Sync {
     /// its extent. A buffer that is written shares memory with no other one, except that a buffer it reads may lie at the
     /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two. `scratch` has
     /// [`scratch_bytes`](Self::scratch_bytes) bytes, aligned to 64.
-    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String>;
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError>;
 }
 
 /// The CPU's tile engine.
@@ -89,9 +111,9 @@ impl CompiledStep for CompiledKernel {
         CompiledKernel::scratch_bytes(self)
     }
 
-    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
         // SAFETY: the caller's promise is the engine's contract.
-        unsafe { CompiledKernel::run(self, buffers, scratch, parallel) }.map_err(|e| e.to_string())
+        unsafe { CompiledKernel::run(self, buffers, scratch, parallel) }.map_err(StepError::from)
     }
 }
 
@@ -100,8 +122,8 @@ impl CompiledStep for CompiledScatter {
         CompiledScatter::scratch_bytes(self)
     }
 
-    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
         // SAFETY: the caller's promise is the engine's contract.
-        unsafe { CompiledScatter::run(self, buffers, scratch, parallel) }.map_err(|e| e.to_string())
+        unsafe { CompiledScatter::run(self, buffers, scratch, parallel) }.map_err(StepError::from)
     }
 }

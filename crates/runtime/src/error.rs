@@ -14,7 +14,9 @@ pub enum RunError {
     Input { index: usize, name: Arc<str>, what: String },
     /// A size symbol has no value, or one outside of the range the graph was compiled for.
     Symbol(String),
-    /// A generated kernel failed, such as by an index outside of its tensor.
+    /// An index is outside of `0..size` of the tensor called `tensor`; `by` names the operators that may have used it.
+    Index { index: i64, size: i64, tensor: Arc<str>, by: String },
+    /// A generated kernel failed.
     Kernel { name: String, fused: String, what: String },
     /// An operator of the provider failed; `what` is the provider's own message.
     Native { op: Arc<str>, loc: Option<Arc<str>>, what: String },
@@ -31,6 +33,9 @@ impl fmt::Display for RunError {
             RunError::InputCount { expected, got } => write!(f, "expected {expected} arguments, got {got}"),
             RunError::Input { index, name, what } => write!(f, "argument {index} ({name}): {what}"),
             RunError::Symbol(what) => f.write_str(what),
+            RunError::Index { index, size, tensor, by } => {
+                write!(f, "index {index} is out of range for a dimension of size {size} of {tensor}, in {by}")
+            }
             RunError::Kernel { name, fused, what } => write!(f, "kernel {name} ({fused}): {what}"),
             RunError::Native { op, loc: Some(loc), what } => write!(f, "{op} at {loc}: {what}"),
             RunError::Native { op, loc: None, what } => write!(f, "{op}: {what}"),

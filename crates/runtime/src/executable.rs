@@ -2,7 +2,7 @@
 
 use crate::arena::{Lease, output_pool, pool};
 use crate::bind::{Binder, RunInput};
-use crate::engine::Engine;
+use crate::engine::{Engine, StepError};
 use crate::error::RunError;
 use crate::instance::{
     Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind,
@@ -271,6 +271,9 @@ impl<'a> Run<'a> {
             return Err(error("must be a dense tensor on the CPU".into()));
         }
         let data = tensor.data_ptr();
+        if data.is_null() && !shape.contains(&0) {
+            return Err(error("has no data (a fake tensor?)".into()));
+        }
         let aligned = data.addr().is_multiple_of(spec.dtype.size().min(8));
         if aligned && same_layout(shape, tensor.strides(), &spec.strides) {
             self.set(buffer, tensor);
@@ -337,12 +340,17 @@ impl<'a> Run<'a> {
     fn step(&mut self, step: &StepSpec) -> Result<(), RunError> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
-            StepKind::Kernel { compiled, scratch, name, fused } => {
+            StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
                 let scratch = self.arena.data().wrapping_add(*scratch);
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                 // place in the arena, which the plan keeps apart from all others alive.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
-                done.map_err(|what| RunError::Kernel { name: name.clone(), fused: fused.clone(), what })?;
+                done.map_err(|e| match e {
+                    StepError::Index { buffer, index, size } => {
+                        RunError::Index { index, size, tensor: buffer, by: indexing.clone() }
+                    }
+                    StepError::Other(what) => RunError::Kernel { name: name.clone(), fused: fused.clone(), what },
+                })?;
             }
             StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
                 op: native.resolved.op.clone(),

@@ -5,7 +5,7 @@ use crate::error::RunError;
 use crate::plan::{Lifetimes, for_each_tensor, pack};
 use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, ResolvedCall, TensorSpec};
 use crate::tensor::{TensorHandle, extent};
-use permalloy_ir::{Dim, SymbolValues};
+use permalloy_ir::{Dim, PrimKind, PrimOp, SymbolValues};
 use permalloy_loops::kernel::{
     BufferId, BufferKind, Fused, Kernel, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter, Step,
     TensorRef,
@@ -74,6 +74,8 @@ pub enum StepKind {
         scratch: usize,
         name: String,
         fused: String,
+        /// The operators among those that read or write at an index.
+        indexing: String,
     },
     Native(NativeSpec),
 }
@@ -209,8 +211,9 @@ impl Instance {
             let kind = match (step, prepared) {
                 (Step::Kernel(Kernel { name, fused, .. }) | Step::Scatter(Scatter { name, fused, .. }), p) => {
                     let Prepared::Kernel(compiled) = p else { continue };
-                    let (name, fused) = (name.clone(), fused_names(fused));
-                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused }
+                    let indexing: Vec<Fused> = fused.iter().filter(|f| indexes(f)).cloned().collect();
+                    let (name, fused, indexing) = (name.clone(), fused_names(fused), fused_names(&indexing));
+                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused, indexing }
                 }
                 (Step::Native(c), p) => {
                     let Prepared::Native(call, resolved, refs) = p else { continue };
@@ -337,6 +340,10 @@ fn resolve_arg(a: &NativeArg, next: &mut usize, eval: Eval<'_>) -> Result<Resolv
 
 fn native_error(c: &NativeCall, what: String) -> RunError {
     RunError::Native { op: c.op.clone(), loc: c.loc.clone(), what }
+}
+
+fn indexes(f: &Fused) -> bool {
+    f.op.parse::<PrimOp>().is_ok_and(|p| p.kind() == PrimKind::Index)
 }
 
 pub fn fused_names(fused: &[Fused]) -> String {

@@ -3,7 +3,7 @@
 
 use permalloy_ir::{DType, Device, Dim, GraphKind, PrimOp, Role, SymbolInfo, SymbolValues};
 use permalloy_loops::kernel::*;
-use permalloy_runtime::engine::{CompiledStep, Engine};
+use permalloy_runtime::engine::{CompiledStep, Engine, StepError};
 use permalloy_runtime::parallel::ParallelFor;
 
 /// f32 kernels of loads, constants, additions, multiplications and stores.
@@ -28,7 +28,7 @@ impl Engine for Points {
 }
 
 impl CompiledStep for PointKernel {
-    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, parallel: &dyn ParallelFor) -> Result<(), String> {
+    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
         let points: i64 = self.sizes.iter().product();
         let base: Vec<usize> = buffers.iter().map(|p| p.expose_provenance()).collect();
         let address = |b: BufferId, a: &Access, at: &[i64]| {
