@@ -1,0 +1,14 @@
+// One program for every size; a mean divides by the size itself.
+// run: verify | lower
+graph "mean" inference {
+  symbol s0 hint=8 range=[2, 1000]
+  symbol s1 hint=16 range=[2, 1000]
+  input %x: f32[s0, s1] strides=[s1, 1]
+  %t: f32[s0] = prim.sum(%x, dims=[1])
+  %n: f32[s0] = prim.full(value=s1, shape=[s0], dtype=f32)
+  %m: f32[s0] = prim.div(%t, %n)
+  %r: f32[s0, 1] = prim.reshape(%m, shape=[s0, 1])
+  %e: f32[s0, s1] = prim.expand(%r, shape=[s0, s1])
+  %y: f32[s0, s1] = prim.sub(%x, %e)
+  output %y
+}
