@@ -1,9 +1,9 @@
 //! Gives every operator its route: decompose by a rule, or stay native.
 
 use crate::record::{Reason, Record, RouteTaken};
-use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId};
+use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, PrimKind, PrimOp, TensorType, ValueId};
 use permalloy_ops::policy::{Entry, Policy, Route};
-use permalloy_ops::{Call, OpDecl, Rule};
+use permalloy_ops::{Call, Cost, OpDecl, Rule};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What decides beside the operator table.
@@ -27,6 +27,7 @@ pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
         out: Graph::new(&graph.name, graph.kind),
         map: vec![None; graph.value_count()],
         named: vec![],
+        returned: returned(graph),
         records: vec![],
     };
     router.out.symbols = graph.symbols.clone();
@@ -59,7 +60,33 @@ struct Router {
     map: Vec<Option<ValueId>>,
     /// Values of the new graph that carry a name of the old one.
     named: Vec<bool>,
+    /// Values of the old graph that an output is, or is a view of.
+    returned: Vec<bool>,
     records: Vec<Record>,
+}
+
+/// Values that an output is, or is a view of.
+fn returned(graph: &Graph) -> Vec<bool> {
+    let mut returned = vec![false; graph.value_count()];
+    for o in &graph.outputs {
+        if let Output::Value(v) = o {
+            returned[v.0 as usize] = true;
+        }
+    }
+    for (_, node) in graph.nodes().rev() {
+        if is_view(&node.op) && node.results.iter().flatten().any(|r| returned[r.0 as usize]) {
+            node.operands().iter().for_each(|v| returned[v.0 as usize] = true);
+        }
+    }
+    returned
+}
+
+/// In eager the results share memory with the operand.
+fn is_view(op: &Op) -> bool {
+    match op {
+        Op::Prim(p) => p.kind() == PrimKind::View && *p != PrimOp::Concat && *p != PrimOp::Pad,
+        Op::External(name) => permalloy_ops::lookup(name).is_some_and(|d| d.cost == Cost::View),
+    }
 }
 
 impl Router {
@@ -104,6 +131,7 @@ impl Router {
                     record.route = RouteTaken::Decomposed(rule.name);
                     for (old, new) in node.results.iter().zip(values) {
                         if let (Some(old), Some(new)) = (old, new) {
+                            let new = self.own_memory(graph, node, *old, new);
                             self.rename(graph, *old, new);
                         }
                     }
@@ -118,6 +146,23 @@ impl Router {
         }
         self.records.push(record);
         self.keep(graph, node, mapped);
+    }
+
+    /// What eager returns in memory of its own must not become a view of an input because the rule found nothing to do.
+    fn own_memory(&mut self, graph: &Graph, node: &Node, old: ValueId, new: ValueId) -> ValueId {
+        if !self.returned[old.0 as usize] || is_view(&node.op) {
+            return new;
+        }
+        let mut root = new;
+        while let Some(n) = self.out.producer(root) {
+            match n.operand(0) {
+                Some(x) if is_view(&n.op) => root = x,
+                _ => return new,
+            }
+        }
+        let mut b = Builder::new(&mut self.out);
+        b.loc = node.loc.clone();
+        b.external("aten.clone.default", vec![Arg::Value(new)], vec![Some(graph.ty(old).clone())])[0].unwrap_or(new)
     }
 
     fn mapped(&self, node: &Node) -> Node {

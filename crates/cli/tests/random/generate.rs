@@ -431,15 +431,15 @@ impl Gen {
     fn slice(&mut self, x: ValueId) -> ValueId {
         let d = self.rng.below(self.graph.shape(x).len());
         let size = self.graph.shape(x)[d].clone();
-        // Symbols are at least 2, and larger sizes made of them are no smaller.
-        let least = size.as_const().unwrap_or(2);
+        // Sizes grow with their symbols.
+        let smallest = self.graph.symbols.iter().map(|s| (s.name.clone(), s.min)).collect();
+        let least = size.eval(&smallest).unwrap_or(0);
         let start = self.rng.below(least as usize + 1) as i64;
         let back = self.rng.below((least - start) as usize + 1) as i64;
         let step = 1 + self.rng.below(3) as i64;
         let (start, end) = match size.as_const() {
             Some(n) => (Dim::from(start), Dim::from(n - back)),
-            None if start + back <= 2 => (Dim::from(start), &size - &Dim::from(back)),
-            None => return x,
+            None => (Dim::from(start), &size - &Dim::from(back)),
         };
         self.b().slice(x, d, &start, &end, step)
     }

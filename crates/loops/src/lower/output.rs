@@ -1,5 +1,6 @@
 //! What the program returns, and in which memory.
 
+use super::empty::is_empty;
 use super::*;
 
 impl<'g> Lowering<'g> {
@@ -47,9 +48,13 @@ impl<'g> Lowering<'g> {
                     let strides = if same { promised } else { natural_strides(&ty.shape, strides) };
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
                 }
-                if kind == BufferKind::Native && identity && !taken.contains(&buffer) {
+                let strides = self.buffers[buffer.0 as usize].strides.clone();
+                if kind == BufferKind::Native
+                    && identity
+                    && same_strides(&ty.shape, &promised, &strides)
+                    && !taken.contains(&buffer)
+                {
                     taken.push(buffer);
-                    let strides = self.buffers[buffer.0 as usize].strides.clone();
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset: Dim::ZERO });
                 }
                 if kind == BufferKind::Intermediate
@@ -79,6 +84,11 @@ impl<'g> Lowering<'g> {
 
     /// A fresh output holding a copy of `x`; dims that eager returns with stride 0 are stored once.
     pub(super) fn output_copy(&mut self, x: Val, ty: &TensorType, promised: Vec<Dim>) -> Result<TensorRef, String> {
+        if is_empty(&ty.shape) {
+            let name = self.infos[x].name.clone();
+            let buffer = self.add_buffer(&name, ty, promised.clone(), BufferKind::Output);
+            return Ok(TensorRef { buffer, shape: ty.shape.clone(), strides: promised, offset: Dim::ZERO });
+        }
         let stored = |d: usize| !promised[d].is_const(0) || ty.shape[d].is_const(1);
         let shape: Vec<Dim> = (0..ty.rank()).map(|d| if stored(d) { ty.shape[d].clone() } else { Dim::ONE }).collect();
         let mut source = x;

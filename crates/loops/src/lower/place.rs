@@ -1,6 +1,7 @@
 //! Finding a group for a computing node.
 
 use super::emit::flatten;
+use super::empty::is_empty;
 use super::layout::relayout;
 use super::*;
 
@@ -11,17 +12,10 @@ impl<'g> Lowering<'g> {
 
     /// Puts a node into the best group that takes it.
     pub(super) fn place(&mut self, mut work: Work) -> Result<(), String> {
-        // A masked constant has no address to mask: give it memory.
-        for x in &mut work.operands {
-            if self.infos[*x].view.has_masks() && self.is_inline(*x)? {
-                let base = self.infos[*x].base;
-                let dense = self.materialize_view(base)?;
-                let mut info = self.infos[*x].clone();
-                info.base = dense;
-                self.infos.push(info);
-                *x = self.infos.len() - 1;
-            }
+        if is_empty(&work.space) {
+            return self.place_empty(&work);
         }
+        self.give_masked_constants_memory(&mut work)?;
         let work = Rc::new(work);
         let mut homes: Vec<UnitId> = Vec::new();
         let mut siblings: Vec<UnitId> = Vec::new();
@@ -50,12 +44,65 @@ impl<'g> Lowering<'g> {
         {
             return Ok(());
         }
-        let unit = self.open_group(&work.space);
-        if self.try_join(unit, &work) {
+        self.place_alone(&work)
+    }
+
+    /// Puts a node into a group of its own.
+    pub(super) fn place_alone(&mut self, work: &Rc<Work>) -> Result<(), String> {
+        if self.open_group_for(work) {
+            return Ok(());
+        }
+        // Layouts that no common division of the axes serves: dense copies have none of their own.
+        let mut work = (**work).clone();
+        let load_at = matches!(work.kind, WorkKind::LoadAt { .. });
+        let copies = matches!(work.kind, WorkKind::Copy);
+        for x in work.operands.iter_mut().skip(usize::from(load_at)) {
+            if !self.is_inline(*x)? {
+                *x = if copies { self.over_dense_base(*x)? } else { self.materialize_view(*x)? };
+            }
+        }
+        let work = Rc::new(work);
+        if self.open_group_for(&work) {
             Ok(())
         } else {
             Err(format!("{} does not fit a space of its own shape", work.fused.op))
         }
+    }
+
+    /// A masked constant has no address to mask.
+    pub(super) fn give_masked_constants_memory(&mut self, work: &mut Work) -> Result<(), String> {
+        for x in &mut work.operands {
+            if self.infos[*x].view.has_masks() && self.is_inline(*x)? {
+                let base = self.infos[*x].base;
+                let dense = self.materialize_view(base)?;
+                let mut info = self.infos[*x].clone();
+                info.base = dense;
+                self.infos.push(info);
+                *x = self.infos.len() - 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A group for the node alone; false leaves everything as it was.
+    fn open_group_for(&mut self, work: &Rc<Work>) -> bool {
+        let unit = self.open_group(&work.space);
+        let fits = self.try_join(unit, work);
+        if !fits {
+            self.bodies[unit] = Unit::Merged;
+        }
+        fits
+    }
+
+    /// The same view over a row-major copy of its base: what has no form over the base's own layout has one over that.
+    fn over_dense_base(&mut self, x: Val) -> Result<Val, String> {
+        let info = self.infos[x].clone();
+        if info.base == x {
+            return Ok(x);
+        }
+        let base = self.materialize_view(info.base)?;
+        self.infos.push(Info { base, home: None, ..info });
+        Ok(self.infos.len() - 1)
     }
 
     /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
@@ -82,7 +129,8 @@ impl<'g> Lowering<'g> {
         for src in others {
             // What the target reads from memory cannot be made after it in the same body.
             let feeds = merged.iter().any(|m| self.units.depends(*m, *src));
-            if !feeds && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
+            let apart = merged.iter().all(|m| !self.meet_in_memory(*m, *src));
+            if !feeds && apart && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
                 merged.push(*src);
             }
         }
@@ -101,6 +149,20 @@ impl<'g> Lowering<'g> {
         }
         self.bodies[target] = Unit::Group(before);
         false
+    }
+
+    /// One stores what the other reads from memory: in one body the store might come later, or hit another point's read.
+    fn meet_in_memory(&self, a: UnitId, b: UnitId) -> bool {
+        let stores_for = |writer: UnitId, reader: UnitId| {
+            let (Unit::Group(w), Unit::Group(r)) = (&self.bodies[writer], &self.bodies[reader]) else { return false };
+            let read = |s: &ExtraStore| {
+                r.reads.iter().any(
+                    |val| matches!(self.infos[*val].home, Some(Home::Memory { buffer, .. }) if buffer == s.buffer),
+                )
+            };
+            w.stores.iter().any(read)
+        };
+        stores_for(a, b) || stores_for(b, a)
     }
 
     /// Both are groups with loops of the same sizes in the same order.
@@ -153,6 +215,8 @@ impl<'g> Lowering<'g> {
                 && let Unit::Group(to) = &mut self.bodies[target]
             {
                 to.stores.extend(from.stores);
+                // What was made inside is no longer read from memory, but what waits for it waits all the same.
+                to.reads.extend(from.reads.into_iter().filter(|r| !to.reads.contains(r)).collect::<Vec<_>>());
             }
             self.units.merge(target, *src);
         }
@@ -285,7 +349,7 @@ impl<'g> Lowering<'g> {
                 Home::Group { unit: home, slot, .. } if *home == unit => Source::Slot(*slot),
                 _ => {
                     let view = match &work.kind {
-                        WorkKind::LoadAt { view, .. } if k == 0 => self.memory_view(*x, view)?,
+                        WorkKind::LoadAt { view, .. } if k == 0 => view.clone(),
                         _ => self.memory_view(*x, &info.view)?,
                     };
                     Source::Memory { val: info.base, at: domain.address(&dims, &view)? }
@@ -403,19 +467,20 @@ impl<'g> Lowering<'g> {
         self.infos[work.result].home = Some(Home::Group { unit, slot, buffer });
     }
 
-    /// Records what the group reads from memory.
+    /// Records what the group has come to read from memory. What it read before stays as it was: the memory may be
+    /// overwritten by now, after that read.
     pub(super) fn note_reads(&mut self, unit: UnitId) {
-        let Unit::Group(g) = &mut self.bodies[unit] else { return };
-        let mut reads: Vec<Val> = Vec::new();
+        let Unit::Group(g) = &self.bodies[unit] else { return };
+        let mut new: Vec<Val> = Vec::new();
         for (source, _) in g.slots.iter().flat_map(|s| &s.sources) {
             if let Source::Memory { val, .. } = source
-                && !reads.contains(val)
+                && !g.reads.contains(val)
+                && !new.contains(val)
             {
-                reads.push(*val);
+                new.push(*val);
             }
         }
-        g.reads.clear();
-        for val in reads {
+        for val in new {
             self.read(unit, val);
         }
     }
