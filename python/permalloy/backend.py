@@ -223,7 +223,7 @@ def _torch_cut(
         _keep_overwritten_inputs(joint)
         try:
             return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - the other partitioner is tried, and the record keeps the reason
             record.reason = f"{record.reason}; min-cut partition: {type(e).__name__}: {e}"
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
 

@@ -41,7 +41,9 @@ ROUNDED = {f"aten.{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"
 def runner():
     """Builds the runner once and gives its path."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    subprocess.run(["cargo", "build", "-q", "-j2", "-p", "permalloy-interp", "--example", "run_samples"], cwd=ROOT, check=True)
+    subprocess.run(
+        ["cargo", "build", "-q", "-j2", "-p", "permalloy-interp", "--example", "run_samples"], cwd=ROOT, check=True
+    )
     return target / "debug" / "examples" / "run_samples"
 
 

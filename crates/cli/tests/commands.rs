@@ -78,7 +78,7 @@ fn operators_are_listed_with_route_and_reason() {
     let one = command(["ops", "--target", "cpu", "aten.gelu.default"]).unwrap();
     assert!(one.contains("route   decompose:gelu on cpu: "), "{one}");
     let json = command(["ops", "--json"]).unwrap();
-    assert!(json.starts_with("[\n{\"name\": \"aten.") && json.ends_with("}\n]\n"), "{json}");
+    assert!(json.starts_with("[\n{\"name\": \"") && json.ends_with("}\n]\n"), "{json}");
     assert!(json.contains("\"rules\": [\"gelu\"], \"native\": true, \"route\": \"decompose:gelu\""), "{json}");
 }
 

@@ -67,6 +67,10 @@ fn main() {
         sizes = vec![1, 16, 256];
     }
     time("bias+gelu f32", "512x1024", &gelu(512, 1024, DType::F32));
+    for (tokens, table, width) in [(16384, 50257, 64), (16384, 10, 64), (16384, 50257, 1), (200_000, 100, 1)] {
+        time_scatter(tokens, table, width, DType::F32);
+        time_scatter(tokens, table, width, DType::BF16);
+    }
     for mb in sizes {
         println!("--- inputs of about {mb} MB");
         for d in [DType::F32, DType::BF16] {
@@ -89,4 +93,43 @@ fn main() {
         time("batch norm NCHW", "8x64xN", &batch_norm(8, 64, n / 8, false));
         time("batch norm NHWC", "8xNx64", &batch_norm(8, 64, n / 8, true));
     }
+}
+
+/// The gradient of an embedding: GB/s of what is read, and of the table written.
+fn time_scatter(tokens: usize, table: usize, width: usize, dtype: DType) {
+    use permalloy_ir::Dim;
+    use permalloy_loops::kernel::{AxisRole, Scatter};
+    let mut case = Case::new(&[(tokens as i64, AxisRole::Batch), (width as i64, AxisRole::Batch)]);
+    let (src, index) = (case.dense(dtype, &[0, 1]), case.dense(DType::I64, &[0]));
+    let out = case.buffer(dtype, &[table as i64, width as i64], None);
+    let mut access = case.access(out, &[0, 1]);
+    access.strides[0] = Dim::ZERO;
+    let scatter = Scatter {
+        name: "embedding gradient".into(),
+        axes: case.kernel.axes.iter().map(|a| a.size.clone()).collect(),
+        src,
+        index,
+        out: (out, access),
+        stride: Dim::from(width as i64),
+        size: Dim::from(table as i64),
+        fused: vec![],
+    };
+    let s =
+        permalloy_cpu::compile_scatter(&scatter, &case.buffers, &case.symbols, IsaLevel::detect()).expect("compiles");
+    let mut buffers = memory(&case.buffers, &case.symbols);
+    buffers[1]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, x)| *x = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % table as u64);
+    let p = pointers(&mut buffers);
+    let mut scratch = vec![0u64; s.scratch_bytes() / 8 + 16];
+    let scratch = scratch.as_mut_ptr().cast::<u8>();
+    // SAFETY: each buffer has the memory its shape spans.
+    let best = best_of(|| unsafe { s.run(&p, scratch.add(scratch.align_offset(64)), &Serial) }.expect("runs"));
+    let bytes = s.bytes_read() + s.bytes_written();
+    println!(
+        "embedding gradient {dtype}, {tokens} tokens into {table}x{width}: {:9.1} us {:6.1} GB/s",
+        best * 1e6,
+        bytes as f64 / best / 1e9
+    );
 }

@@ -274,6 +274,9 @@ pub(crate) fn concrete(kernel: &Kernel, buffers: &[Buffer], symbols: &SymbolValu
     if let Some(n) = sizes.iter().find(|n| **n < 0) {
         return malformed(&kernel.name, format_args!("an axis has size {n}"));
     }
+    if sizes.iter().try_fold(1i64, |p, n| p.checked_mul((*n).max(1))).is_none_or(|p| p > i64::MAX >> 8) {
+        return malformed(&kernel.name, "more points than can be counted");
+    }
     let roles: Vec<AxisRole> = kernel.axes.iter().map(|a| a.role).collect();
     let empty = sizes.contains(&0);
     let mut b = Builder {

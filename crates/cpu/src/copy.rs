@@ -55,7 +55,9 @@ unsafe fn rectangle<S: Copy, D: Copy>(to: *mut D, from: *const S, r: Rect, conve
                     }
                 }
             }
-            // Memory runs along the outer dimension on one side: walk it first.
+            // Memory runs along the outer dimension on one side: blocks are transposed on the way.
+            _ if from_o == 1 && to_i == 1 => transpose(to, to_o, from, from_i, (n_o, n_i), convert),
+            _ if from_i == 1 && to_o == 1 => transpose(to, to_i, from, from_o, (n_i, n_o), convert),
             _ if n_o > 1 && (from_o.abs() == 1 || to_o.abs() == 1) => {
                 for i in 0..n_i as isize {
                     let (f, t) = (from.offset(i * from_i), to.offset(i * to_i));
@@ -71,6 +73,40 @@ unsafe fn rectangle<S: Copy, D: Copy>(to: *mut D, from: *const S, r: Rect, conve
                         t.offset(i * to_i).write(convert(f.offset(i * from_i).read()));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// `to[o · to_o + i] = convert(from[i · from_i + o])`, eight by eight.
+#[inline(always)]
+unsafe fn transpose<S: Copy, D: Copy>(
+    to: *mut D,
+    to_o: isize,
+    from: *const S,
+    from_i: isize,
+    (n_o, n_i): (usize, usize),
+    convert: impl Fn(S) -> D + Copy,
+) {
+    const SIDE: usize = 8;
+    let (whole_o, whole_i) = (n_o / SIDE * SIDE, n_i / SIDE * SIDE);
+    // SAFETY: every address lies in the rectangles the caller vouches for; blocks are read and written unaligned.
+    unsafe {
+        for i in (0..whole_i).step_by(SIDE) {
+            for o in (0..whole_o).step_by(SIDE) {
+                let f = from.offset(i as isize * from_i).add(o);
+                let rows: [[S; SIDE]; SIDE] =
+                    std::array::from_fn(|k| f.offset(k as isize * from_i).cast::<[S; SIDE]>().read_unaligned());
+                let columns: [[D; SIDE]; SIDE] = std::array::from_fn(|k| std::array::from_fn(|l| convert(rows[l][k])));
+                for (k, column) in columns.into_iter().enumerate() {
+                    to.offset((o + k) as isize * to_o).add(i).cast::<[D; SIDE]>().write_unaligned(column);
+                }
+            }
+        }
+        for o in 0..n_o {
+            for i in if o < whole_o { whole_i } else { 0 }..n_i {
+                let x = from.offset(i as isize * from_i).add(o).read();
+                to.offset(o as isize * to_o).add(i).write(convert(x));
             }
         }
     }

@@ -146,8 +146,8 @@ impl Worker<'_> {
                 }
                 Kind::Recall => to,
                 Kind::Load { memory, copy } => self.load(*memory, *copy, info.class, inside, to),
-                Kind::LoadAt { memory, index, stride, size } => {
-                    self.load_at(*memory, *index, (*stride, *size), info.shape, inside, to)
+                Kind::LoadAt { memory, index, stride, size, copy } => {
+                    self.load_at(*memory, *index, (*stride, *size), *copy, info.shape, inside, to)
                 }
                 Kind::Index(access) => {
                     if access.has_masks() {
@@ -327,6 +327,7 @@ impl Worker<'_> {
         memory: usize,
         index: Slot,
         (stride, size): (i64, i64),
+        copy: bool,
         shape: Shape,
         span: Span,
         to: *mut u8,
@@ -350,6 +351,7 @@ impl Worker<'_> {
                     let at = indices.add(o * ix.o).read();
                     let one = Span { outer: (span.outer.0 + o, 1), inner: span.inner };
                     if !masked
+                        && !copy
                         && valid(at)
                         && no == 1
                         && m.dtype == class.dtype()
@@ -494,7 +496,8 @@ impl Worker<'_> {
                 }
                 Fold::Join(join) => {
                     let sums = self.register(self.program.spare_row);
-                    fold::inner(self.level, acc.class, join, x, no, ni, sums);
+                    let tmp = self.register(self.program.spare[0]);
+                    fold::inner(self.level, acc.class, join, x, (no, ni), sums, tmp);
                     fold::merge(self.level, acc.class, join, value, sums, no);
                 }
             }
@@ -518,7 +521,7 @@ impl Worker<'_> {
                 match acc.fold {
                     Fold::Join(join) => {
                         let sum = self.register(self.program.spare_row);
-                        fold::inner(self.level, acc.class, join, x, 1, n, sum);
+                        fold::inner(self.level, acc.class, join, x, (1, n), sum, std::ptr::null_mut());
                         fold::merge(self.level, acc.class, join, state.total, sum, 1);
                     }
                     Fold::Arg(max) if !full => {
@@ -552,7 +555,7 @@ impl Worker<'_> {
                     let tmp = self.register(self.program.spare[0]);
                     if self.rows_inner {
                         let sums = self.register(self.program.spare_row);
-                        fold::inner(self.level, acc.class, join, x, cols.1, rows.1, sums);
+                        fold::inner(self.level, acc.class, join, x, (cols.1, rows.1), sums, tmp);
                         fold::outer(self.level, acc.class, join, sums, (1, cols.1), into, tmp);
                     } else {
                         fold::outer(self.level, acc.class, join, x, (rows.1, cols.1), into, tmp);

@@ -191,12 +191,62 @@ unsafe fn run<T: Number>(x: *const T, n: usize, start: T, f: impl Fn(T, T) -> T 
     }
 }
 
+/// Short rows: neighbours are joined pairwise over the whole tile while rows have an even length; what is left of each row is
+/// folded in order, several rows at a time. `tmp` has room for the tile.
 #[inline(always)]
-unsafe fn inner_typed<T: Number>(join: Join, x: *const T, n_o: usize, n_i: usize, out: *mut T) {
+unsafe fn short_rows<T: Number>(
+    mut x: *const T,
+    n_o: usize,
+    mut n_i: usize,
+    out: *mut T,
+    tmp: *mut T,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    const ROWS: usize = 8;
+    // SAFETY: the caller vouches for n_o · n_i values and n_o results. Halves alternate between the first half of `tmp` and
+    // the quarter after it, so no pass writes what it reads.
+    unsafe {
+        let halves = [tmp, tmp.add(n_o * n_i / 2)];
+        let mut turn = 0;
+        while n_i.is_multiple_of(2) {
+            let to = halves[turn];
+            for k in 0..n_o * n_i / 2 {
+                to.add(k).write(f(x.add(2 * k).read(), x.add(2 * k + 1).read()));
+            }
+            (x, n_i, turn) = (to, n_i / 2, 1 - turn);
+        }
+        if n_i == 1 {
+            return std::ptr::copy_nonoverlapping(x, out, n_o);
+        }
+        let mut o = 0;
+        while o < n_o {
+            let rows = ROWS.min(n_o - o);
+            let row = |r: usize| x.add((o + r.min(rows - 1)) * n_i);
+            let mut totals: [T; ROWS] = std::array::from_fn(|r| row(r).read());
+            for i in 1..n_i {
+                for (r, total) in totals.iter_mut().enumerate() {
+                    *total = f(*total, row(r).add(i).read());
+                }
+            }
+            std::ptr::copy_nonoverlapping(totals.as_ptr(), out.add(o), rows);
+            o += rows;
+        }
+    }
+}
+
+/// Rows of fewer values are folded across rows.
+const SHORT: usize = 64;
+
+#[inline(always)]
+unsafe fn inner_typed<T: Number>(join: Join, x: *const T, (n_o, n_i): (usize, usize), out: *mut T, tmp: *mut T) {
     macro_rules! rows {
         ($start:expr, $f:expr) => {
-            for o in 0..n_o {
-                out.add(o).write(run(x.add(o * n_i), n_i, $start, $f));
+            if n_i < SHORT && n_o > 1 {
+                short_rows(x, n_o, n_i, out, tmp, $f)
+            } else {
+                for o in 0..n_o {
+                    out.add(o).write(run(x.add(o * n_i), n_i, $start, $f));
+                }
             }
         };
     }
@@ -212,14 +262,14 @@ unsafe fn inner_typed<T: Number>(join: Join, x: *const T, n_o: usize, n_i: usize
 }
 
 #[inline(always)]
-unsafe fn inner_body<I: Isa>(class: Class, join: Join, x: *const u8, n_o: usize, n_i: usize, out: *mut u8) {
+unsafe fn inner_body<I: Isa>(class: Class, join: Join, x: *const u8, n: (usize, usize), out: *mut u8, tmp: *mut u8) {
     // SAFETY: passed on.
-    with_held!(class, T => unsafe { inner_typed::<T>(join, x.cast(), n_o, n_i, out.cast()) })
+    with_held!(class, T => unsafe { inner_typed::<T>(join, x.cast(), n, out.cast(), tmp.cast()) })
 }
 multiversion! {
-    /// `out[o] = fold over i of x[o, i]`.
+    /// `out[o] = fold over i of x[o, i]`, for `n = (n_o, n_i)`, neither 0. `tmp` has room for `x`.
     pub(crate) unsafe fn inner = inner_body;
-    (class: Class, join: Join, x: *const u8, n_o: usize, n_i: usize, out: *mut u8)
+    (class: Class, join: Join, x: *const u8, n: (usize, usize), out: *mut u8, tmp: *mut u8)
 }
 
 /// `acc[i] = acc[i] joined with x[o, i] for every o`, a block of columns at a time.

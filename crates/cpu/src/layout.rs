@@ -10,6 +10,8 @@ use permalloy_loops::kernel::{AxisRole, Over};
 
 /// Elements of a tile, about.
 const TILE: usize = 1024;
+/// Side of a tile where memory runs along different axes.
+const SQUARE: usize = 64;
 /// Longest run of columns that is one tile.
 const LONGEST_RUN: usize = 2048;
 
@@ -286,7 +288,7 @@ pub(crate) fn layout(k: &mut Concrete) -> Result<(Layout, usize), CompileError> 
     let rows_inner = folds.cols && inner_rows >= 8 && contiguous(&row_axes) > contiguous(&col_axes);
     let (rows_total, cols_total) = (row_group.total, col_group.total);
     let (row_block, col_block) = if square {
-        (32.min(rows_total), 32.min(cols_total))
+        (SQUARE.min(rows_total), SQUARE.min(cols_total))
     } else if rows_inner {
         let rows = even(inner_rows, 128);
         (rows, cols_total.min((TILE / rows).max(1)))

@@ -2,7 +2,7 @@
 //!
 //! A [`Kernel`](permalloy_loops::kernel::Kernel) is instantiated for concrete sizes by [`compile_kernel`], which takes
 //! microseconds: it writes a short program of vector micro-ops over registers that are tiles of about a thousand elements
-//! ([`program`]). Micro-ops are plain Rust loops compiled for each instruction set ([`isa`]).
+//! (module `program`). Micro-ops are plain Rust loops compiled for each instruction set ([`isa`]).
 //!
 //! The engine knows nothing of graphs, allocation or threads: memory is given to [`CompiledKernel::run`] as pointers, and
 //! tasks are handed to a [`ParallelFor`]. Results do not depend on who runs the tasks.

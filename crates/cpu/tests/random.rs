@@ -18,4 +18,10 @@ macro_rules! batches {
         }
     )*};
 }
+/// Few enough for a memory checker: `TIGHT=1 valgrind …/random-… a_few`.
+#[test]
+fn a_few() {
+    check(5000..5060);
+}
+
 batches! { a 0 b 250 c 500 d 750 e 1000 f 1250 }

@@ -362,14 +362,25 @@ impl Errors {
             error = Some(self.b().add_scalar(e, 64.0 * format(dtype.compute()).0));
         }
         if poles {
-            // The sign of a zero depends on the order of operations.
-            let last = *centre.last()?;
-            let (zero, inf) = (self.constant(y, 0.0), self.constant(y, f64::INFINITY));
-            let at_zero = self.b().prim(PrimOp::Eq, &[last, zero], vec![]);
-            let e = error.unwrap_or(zero);
-            error = Some(self.b().select(at_zero, inf, e));
+            // Where the range reaches 0 there is no bound; the sign of a zero itself depends on the order of operations.
+            let (last, e) = (*centre.last()?, x.last()?.1);
+            let (size, reach) = (self.b().unary(PrimOp::Abs, last), self.or_zero(e, y));
+            let near = self.b().prim(PrimOp::Le, &[size, reach], vec![]);
+            error = Some(self.uncertain_where(near, error, y));
+        }
+        if p == PrimOp::Pow && x[1].1.is_some() {
+            // A negative number has a power only where the exponent is exactly an integer.
+            let (zero, reach) = (self.constant(y, 0.0), self.or_zero(x[0].1, y));
+            let low = self.b().sub(centre[0], reach);
+            let negative = self.b().prim(PrimOp::Lt, &[low, zero], vec![]);
+            error = Some(self.uncertain_where(negative, error, y));
         }
         self.rounded(error, y, ulps)
+    }
+
+    fn uncertain_where(&mut self, c: ValueId, error: Option<ValueId>, y: ValueId) -> ValueId {
+        let (e, inf) = (self.or_zero(error, y), self.constant(y, f64::INFINITY));
+        self.b().select(c, inf, e)
     }
 
     /// |a - b|, 0 where both are the same infinity or no number.

@@ -1,5 +1,7 @@
 //! The dependence graph of units (fused groups, scatters, native calls) while fusion grows it, and their final order.
 
+use std::cell::RefCell;
+
 /// Handle of a unit.
 pub type UnitId = usize;
 
@@ -16,6 +18,22 @@ pub struct Units {
     first: Vec<u32>,
     /// Set once a unit has become part of another.
     merged: Vec<Option<UnitId>>,
+    seen: RefCell<Seen>,
+}
+
+/// Which units a search has visited: marks of earlier searches are stale, so none is ever cleared.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    marks: Vec<u32>,
+    last: u32,
+}
+
+impl Seen {
+    fn next(&mut self, units: usize) -> u32 {
+        self.marks.resize(units, 0);
+        self.last += 1;
+        self.last
+    }
 }
 
 impl Units {
@@ -66,18 +84,27 @@ impl Units {
     /// Whether `u` waits for `on`, directly or not. May say yes without knowing when the search grows long.
     pub fn depends(&self, u: UnitId, on: UnitId) -> bool {
         let (u, on) = (self.find(u), self.find(on));
+        if u == on {
+            return true;
+        }
+        if self.users[on].is_empty() || self.level[u] <= self.level[on] {
+            return false;
+        }
+        let mut seen = self.seen.borrow_mut();
+        let (mark, mut visited) = (seen.next(self.deps.len()), 0);
         let mut stack = vec![u];
-        let mut seen = vec![u];
         while let Some(x) = stack.pop() {
-            if x == on {
-                return true;
-            }
             for d in &self.deps[x] {
-                if self.level[*d] >= self.level[on] && !seen.contains(d) {
-                    if seen.len() == SEARCH_LIMIT {
+                if *d == on {
+                    return true;
+                }
+                // Only what lies deeper than `on` can wait for it.
+                if self.level[*d] > self.level[on] && seen.marks[*d] != mark {
+                    if visited == SEARCH_LIMIT {
                         return true;
                     }
-                    seen.push(*d);
+                    visited += 1;
+                    seen.marks[*d] = mark;
                     stack.push(*d);
                 }
             }
@@ -126,6 +153,19 @@ impl Units {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_waits_for_a_new_unit_however_long_the_graph() {
+        let mut u = Units::default();
+        let mut last = u.add(0);
+        for i in 1..2000 {
+            let next = u.add(i);
+            u.add_dep(next, last);
+            last = next;
+        }
+        let new = u.add(2000);
+        assert!(!u.depends(last, new));
+    }
 
     #[test]
     fn levels_follow_late_dependences() {

@@ -152,9 +152,9 @@ impl Facts {
         let mut in_backward = vec![false; joint.node_count()];
         for (id, n) in joint.nodes().rev() {
             let i = id.0 as usize;
-            if !n.results.iter().flatten().any(|r| alive[r.0 as usize])
-                && !(backward_only[i] && effect(&n.op) != Effect::Pure)
-            {
+            let read = n.results.iter().flatten().any(|r| alive[r.0 as usize]);
+            let must = backward_only[i] && effect(&n.op) != Effect::Pure;
+            if !read && !must {
                 continue;
             }
             in_backward[i] = true;
@@ -201,8 +201,8 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         let view = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::View));
         let cost = match node {
             None => 1,
-            // A view saved is a view copied: dearer than saving its base, however little.
-            Some(_) if view => 2 + (size(&value.ty, hints) as u64).saturating_mul(64) / 60,
+            // A view saved is a view copied: its bytes are written twice, so its base is preferred up to twice its size.
+            Some(_) if view => 3 + 2 * size(&value.ty, hints) as u64,
             Some(_) => 2 + size(&value.ty, hints) as u64,
         };
         let free = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::Source));

@@ -80,11 +80,14 @@ pub fn effect(op: &Op) -> Effect {
     }
 }
 
+/// A node and what it returns.
+type Made = (Node, Vec<Option<ValueId>>);
+
 struct Simplify {
     out: Graph,
     map: Vec<Option<ValueId>>,
     /// Pure nodes made so far, by structure. Looked up only, never iterated.
-    seen: HashMap<u64, Vec<(Node, Vec<Option<ValueId>>)>, BuildHasherDefault<DefaultHasher>>,
+    seen: HashMap<u64, Vec<Made>, BuildHasherDefault<DefaultHasher>>,
     /// Outputs of the given graph: their layout is promised, row-major where nothing else is said.
     returned: Vec<bool>,
 }

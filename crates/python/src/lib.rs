@@ -13,6 +13,11 @@ use pipeline::Options;
 use pyo3::prelude::*;
 use std::fmt::Write;
 
+// Compiling makes many small short-lived objects; the C library's allocator spends a third of the time on them, and more
+// than its share on large graphs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A compiled joint graph: a forward and a backward.
 #[pyclass(frozen, module = "permalloy._core")]
 struct Joint {
@@ -103,6 +108,12 @@ fn json_string(s: &str) -> String {
     out
 }
 
+/// Times of kernels and native operators so far, when `PERMALLOY_PROFILE` is set.
+#[pyfunction]
+fn profile() -> String {
+    permalloy_runtime::profile::table()
+}
+
 /// Version of the compiler.
 #[pyfunction]
 fn version() -> &'static str {
@@ -118,6 +129,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(explain, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
+    m.add_function(wrap_pyfunction!(profile, m)?)?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     Ok(())
 }

@@ -147,7 +147,11 @@ pub struct Joint {
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileError> {
     let compiled = permalloy_driver::compile_joint(text, &driver_options(options)).map_err(driver_error)?;
-    let forward = Compiled::new(compiled.forward)?;
+    let outputs = compiled.forward.outputs.len() - compiled.cut.saved_ints.len();
+    let kept = outputs - compiled.saved.len()..outputs;
+    let mut forward = Compiled::new(compiled.forward)?;
+    // What is saved dies within a step: its memory is kept for the next one.
+    forward.executable = forward.executable.pool_outputs(kept);
     let backward = Compiled::new(compiled.backward)?;
     let natives = [forward.executable.routes(), backward.executable.routes()].concat();
     let records = permalloy_driver::report::records_json(&compiled.records, &natives_text(&natives));
@@ -288,8 +292,8 @@ impl PythonOp for Python {
             _ => results,
         };
         let adopt = |v: callbacks::Value| match v {
-            // SAFETY: the callback hands over an owning handle.
             callbacks::Value::Tensor(t) => {
+                // SAFETY: the callback hands over an owning handle.
                 Ok(unsafe { permalloy_runtime::torch::TorchTensor::from_raw(api, t.0) }.map(TensorHandle::Torch))
             }
             callbacks::Value::None => Ok(None),

@@ -5,9 +5,11 @@ use crate::bind::{Binder, RunInput};
 use crate::engine::Engine;
 use crate::error::RunError;
 use crate::instance::{
-    Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, ViewSet,
+    Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind,
+    StepSpec, ViewSet,
 };
 use crate::plan::{Lifetimes, in_place_pairs, reads, writes};
+use crate::profile;
 use crate::provider::{Provider, TensorSpec};
 use crate::tensor::{TensorHandle, extent, same_layout};
 use permalloy_loops::kernel::{BufferKind, Program, ProgramInput, ProgramOutput, Step};
@@ -316,28 +318,37 @@ impl<'a> Run<'a> {
 
     fn steps(&mut self) -> Result<(), RunError> {
         let instance = self.instance;
-        let parallel = self.exe.provider.parallel();
         for step in &instance.steps {
             for b in &step.make {
                 self.make(*b)?;
             }
-            match &step.kind {
-                StepKind::Kernel { compiled, scratch, name, fused } => {
-                    let scratch = self.arena.data().wrapping_add(*scratch);
-                    // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
-                    // place in the arena, which the plan keeps apart from all others alive.
-                    let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
-                    done.map_err(|what| RunError::Kernel { name: name.clone(), fused: fused.clone(), what })?;
-                }
-                StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
-                    op: native.resolved.op.clone(),
-                    loc: native.resolved.loc.clone(),
-                    what,
-                })?,
-            }
+            let name: &str = match &step.kind {
+                StepKind::Kernel { name, .. } => name,
+                StepKind::Native(native) => &native.resolved.op,
+            };
+            profile::timed(&self.exe.program.name, name, || self.step(step))?;
             for b in &step.release {
                 self.tensors[*b as usize] = None;
             }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &StepSpec) -> Result<(), RunError> {
+        let parallel = self.exe.provider.parallel();
+        match &step.kind {
+            StepKind::Kernel { compiled, scratch, name, fused } => {
+                let scratch = self.arena.data().wrapping_add(*scratch);
+                // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
+                // place in the arena, which the plan keeps apart from all others alive.
+                let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
+                done.map_err(|what| RunError::Kernel { name: name.clone(), fused: fused.clone(), what })?;
+            }
+            StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
+                op: native.resolved.op.clone(),
+                loc: native.resolved.loc.clone(),
+                what,
+            })?,
         }
         Ok(())
     }

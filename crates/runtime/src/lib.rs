@@ -51,6 +51,7 @@ mod executable;
 mod instance;
 pub mod parallel;
 pub mod plan;
+pub mod profile;
 pub mod provider;
 mod tensor;
 pub mod torch;

@@ -36,7 +36,7 @@ CODES = {
 def signature(parameters):
     code, skip = "", False
     params = [re.match(r"(.*?)\s+(\w+)$", p.strip()).groups() for p in parameters.split(",")]
-    for (ctype, name), following in zip(params, params[1:] + [("", "")]):
+    for (ctype, name), following in zip(params, [*params[1:], ("", "")]):
         if skip:
             skip = False
             continue

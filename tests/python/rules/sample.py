@@ -69,7 +69,7 @@ class Sample:
         lines += [f"  input %x{i}: {type_of(t, symbols)}" for i, t in enumerate(self.tensors)]
         lines += [f"  {', '.join(made)} = {self.name}({', '.join(args)})"]
         lines += [f"  output %r{i}" if t is not None else "  output none" for i, t in enumerate(results)]
-        return "\n".join(lines + ["}", ""])
+        return "\n".join([*lines, "}", ""])
 
     def argument(self, a):
         if isinstance(a, torch.Tensor):

@@ -42,7 +42,9 @@ def pair(name, x, target, w, reduction, ignored):
 
 def regression():
     for dtype in FLOATS:
-        for (shape, other), reduction in itertools.product((((3, 4), (3, 4)), ((), ()), ((2, 0), (2, 0)), ((3, 4), (4,))), REDUCTIONS):
+        for (shape, other), reduction in itertools.product(
+            (((3, 4), (3, 4)), ((), ()), ((2, 0), (2, 0)), ((3, 4), (4,))), REDUCTIONS
+        ):
             x, t = torch.randn(shape).to(dtype), torch.randn(other).to(dtype)
             g = torch.randn(shape if reduction == 0 else ()).to(dtype)
             for name in ("mse_loss", "l1_loss"):

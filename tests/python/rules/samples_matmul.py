@@ -71,3 +71,10 @@ def samples():
     for dtype in FLOATS:
         yield sample("outer.default", torch.randn(3).to(dtype), torch.randn(4).to(dtype))
     yield sample("ger.default", torch.randn(0), torch.randn(4))
+    for dtype in (torch.float32, torch.float64):
+        left, right = torch.randn(4, 6).to(dtype), torch.randn(6, 3).to(dtype)
+        for bias in (torch.randn(3), torch.randn(4, 3), torch.randn(4, 1), torch.randn(()), torch.randn(1, 3)):
+            yield sample("addmm.default", bias.to(dtype), left, right)
+        yield sample("addmm.default", torch.randn(3).to(dtype), left.mT.contiguous().mT, right[:, :0].new_zeros(6, 3))
+    yield sample("addmm.default", torch.randn(3), torch.randn(4, 0), torch.randn(0, 3))
+    yield sample("addmm.default", torch.randn(3), torch.randn(0, 2), torch.randn(2, 3))

@@ -119,7 +119,15 @@ def binary():
             torch.manual_seed(1)
             f32, bf16, f64, i64 = torch.rand(4), torch.rand(4).bfloat16(), torch.rand(4).double(), torch.arange(1, 5)
             zero32, zero64 = torch.tensor(1.3), torch.tensor(0.7, dtype=torch.float64)
-            for pair in [(f32, bf16), (bf16, f64), (i64, f32), (bf16, i64), (bf16, zero32), (zero64, f32), (zero32, i64)]:
+            for pair in [
+                (f32, bf16),
+                (bf16, f64),
+                (i64, f32),
+                (bf16, i64),
+                (bf16, zero32),
+                (zero64, f32),
+                (zero32, i64),
+            ]:
                 yield sample(name, *pair)
     for name in ("add.Tensor", "sub.Tensor", "rsub.Tensor", "add.Scalar", "sub.Scalar", "rsub.Scalar"):
         for dtype in FLOATS:
@@ -127,12 +135,21 @@ def binary():
             yield sample(name, a, b if "Tensor" in name else 0.7, alpha=0.3)
             yield sample(name, a, b if "Tensor" in name else 2, alpha=2)
         yield sample(name, torch.arange(4), torch.arange(4) if "Tensor" in name else 3, alpha=-3)
-    for name in ("add.Tensor", "mul.Tensor", "maximum.default", "bitwise_xor.Tensor", "logical_xor.default", "eq.Tensor"):
+    for name in (
+        "add.Tensor",
+        "mul.Tensor",
+        "maximum.default",
+        "bitwise_xor.Tensor",
+        "logical_xor.default",
+        "eq.Tensor",
+    ):
         yield sample(name, torch.tensor([True, False, True]), torch.tensor([True, False, False]))
     yield sample("add.Tensor", torch.tensor([True, False]), torch.arange(2))
 
 
-SCALAR = "add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar floor_divide.Scalar remainder.Scalar fmod.Scalar".split()
+SCALAR = (
+    "add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar floor_divide.Scalar remainder.Scalar fmod.Scalar".split()
+)
 COMPARE = [f"{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge")]
 
 
@@ -151,7 +168,13 @@ def scalars():
             yield sample(name, vector(torch.bfloat16), number)
             yield sample(name, torch.arange(4), number)
             yield sample(name, torch.tensor(3.5), number)
-    for name in ("xlogy.Scalar_Self", "special_xlog1py.self_scalar", "remainder.Scalar_Tensor", "float_power.Scalar", "pow.Scalar"):
+    for name in (
+        "xlogy.Scalar_Self",
+        "special_xlog1py.self_scalar",
+        "remainder.Scalar_Tensor",
+        "float_power.Scalar",
+        "pow.Scalar",
+    ):
         for dtype in FLOATS:
             yield sample(name, 2.5, vector(dtype))
             yield sample(name, 1, vector(dtype))
@@ -245,7 +268,7 @@ def ternary():
 def conversions():
     values = torch.tensor([0.0, 1.7, -2.3, 0.1, 100.5])
     for target in FLOATS + INTS + [torch.bool]:
-        for source in FLOATS + [torch.int64, torch.bool]:
+        for source in [*FLOATS, torch.int64, torch.bool]:
             x = values.to(source)
             if target == torch.uint8:
                 x = x.abs() if source != torch.bool else x
@@ -257,7 +280,7 @@ def conversions():
         yield sample("full_like.default", values, 1, dtype=target)
     yield sample("to.other", values, torch.arange(2))
     yield sample("_to_copy.default", values)
-    for x in each_dtype(torch.randn(2, 3), FLOATS) + [torch.arange(3), torch.tensor(True)]:
+    for x in [*each_dtype(torch.randn(2, 3), FLOATS), torch.arange(3), torch.tensor(True)]:
         for name in "clone detach alias lift lift_fresh lift_fresh_copy contiguous conj resolve_conj real".split():
             yield sample(f"{name}.default", x)
         yield sample("zeros_like.default", x)

@@ -75,6 +75,12 @@ impl Gen {
         d.eval(&hints).unwrap_or(1)
     }
 
+    /// Its value at the smallest sizes: sizes grow with their symbols.
+    fn least(&self, d: &Dim) -> i64 {
+        let smallest = self.graph.symbols.iter().map(|s| (s.name.clone(), s.min)).collect();
+        d.eval(&smallest).unwrap_or(0)
+    }
+
     fn fits(&self, shape: &[Dim]) -> bool {
         // Symbols may be run at larger sizes than their hints.
         shape.len() <= 6 && shape.iter().map(|d| self.hint(d)).product::<i64>() <= self.limit
@@ -431,9 +437,7 @@ impl Gen {
     fn slice(&mut self, x: ValueId) -> ValueId {
         let d = self.rng.below(self.graph.shape(x).len());
         let size = self.graph.shape(x)[d].clone();
-        // Sizes grow with their symbols.
-        let smallest = self.graph.symbols.iter().map(|s| (s.name.clone(), s.min)).collect();
-        let least = size.eval(&smallest).unwrap_or(0);
+        let least = self.least(&size);
         let start = self.rng.below(least as usize + 1) as i64;
         let back = self.rng.below((least - start) as usize + 1) as i64;
         let step = 1 + self.rng.below(3) as i64;
@@ -482,7 +486,7 @@ impl Gen {
         };
         if rank > 0 && self.rng.once_in(6) {
             let d = self.rng.below(rank);
-            if self.graph.shape(x)[d].is_const(0) {
+            if self.least(&self.graph.shape(x)[d]) == 0 {
                 return;
             }
             let p = *self.rng.pick(&[PrimOp::Argmax, PrimOp::Argmin]);
@@ -527,7 +531,7 @@ impl Gen {
 
     /// An index below `size`, from whatever integers there are.
     fn index(&mut self, size: &Dim) -> Option<ValueId> {
-        if size.is_const(0) {
+        if self.least(size) == 0 {
             return None;
         }
         let ints = self.all(|t| matches!(t.dtype, DType::I64 | DType::I32));

@@ -39,10 +39,12 @@ impl V {
 
 pub type Memory = Vec<Vec<u64>>;
 
-/// Memory for every buffer, zeroed, a little longer than needed so that writes past the end show.
+/// Memory for every buffer, zeroed; a little longer than needed, so that writes past the end show, unless `TIGHT` is set,
+/// which leaves that to a memory checker.
 pub fn memory(buffers: &[Buffer], symbols: &SymbolValues) -> Memory {
+    let spare = if std::env::var_os("TIGHT").is_some() { 0 } else { 8 };
     let bytes = |b: &Buffer| b.extent().eval(symbols).unwrap().max(0) as usize * b.dtype.size();
-    buffers.iter().map(|b| vec![0; bytes(b).div_ceil(8) + 8]).collect()
+    buffers.iter().map(|b| vec![0; bytes(b).div_ceil(8) + spare]).collect()
 }
 
 pub fn pointers(memory: &mut Memory) -> Vec<*mut u8> {

@@ -78,6 +78,10 @@ impl<'g> Lowering<'g> {
             self.infos[value].base = info.base;
             self.infos[value].view = View { offset: info.view.offset, dims }.expand(&shape);
         }
+        // Another view of the same input: written while it is read, elements would be read too late.
+        if self.infos[value].base == base && self.infos[value].view != View::contiguous(&shape) {
+            value = self.materialize_view(value)?;
+        }
         // Always a group of its own: nothing that reads the old contents may come to depend on it.
         let copy = self.add_val(target, shape.clone());
         self.infos[copy].dtype = dtype;

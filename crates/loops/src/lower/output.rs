@@ -48,6 +48,19 @@ impl<'g> Lowering<'g> {
                     let strides = if same { promised } else { natural_strides(&ty.shape, strides) };
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
                 }
+                // A view of all that a step makes is returned as one, when no other output shares the memory.
+                if let (BufferKind::Native | BufferKind::Intermediate, Some((offset, strides))) = (kind, as_is)
+                    && self.shows_all(x)
+                    && offset.is_const(0)
+                    && same_strides(&ty.shape, &promised, &strides)
+                    && !taken.contains(&buffer)
+                {
+                    taken.push(buffer);
+                    if kind == BufferKind::Intermediate {
+                        self.buffers[buffer.0 as usize].kind = BufferKind::Output;
+                    }
+                    return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset });
+                }
                 let strides = self.buffers[buffer.0 as usize].strides.clone();
                 if kind == BufferKind::Native
                     && identity
@@ -68,9 +81,11 @@ impl<'g> Lowering<'g> {
                 }
             }
             Home::Group { .. }
-                if info.base == x && same_strides(&ty.shape, &promised, &contiguous_strides(&ty.shape)) =>
+                if self.shows_all(x)
+                    && info.view.offset.is_const(0)
+                    && info.view.as_strided().is_some_and(|(_, s)| same_strides(&ty.shape, &promised, &s)) =>
             {
-                let buffer = self.buffer_of(x).ok_or("an output has no buffer")?;
+                let buffer = self.buffer_of(info.base).ok_or("an output has no buffer")?;
                 if !taken.contains(&buffer) {
                     taken.push(buffer);
                     self.buffers[buffer.0 as usize].kind = BufferKind::Output;
@@ -80,6 +95,14 @@ impl<'g> Lowering<'g> {
             _ => {}
         }
         self.output_copy(x, &ty, promised)
+    }
+
+    /// `x` is its base, or a view that holds each of the base's elements once.
+    fn shows_all(&self, x: Val) -> bool {
+        let info = &self.infos[x];
+        let parts = || info.view.dims.iter().flatten();
+        let base: Dim = Dim::product(&self.infos[info.base].shape);
+        parts().all(|p| p.mask.is_none() && !p.stride.is_const(0)) && Dim::product(parts().map(|p| &p.size)) == base
     }
 
     /// A fresh output holding a copy of `x`; dims that eager returns with stride 0 are stored once.

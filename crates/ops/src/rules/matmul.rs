@@ -36,7 +36,12 @@ pub const DECLS: &[OpDecl] = &[
     op!(Compute "aten.mm.dtype", "[M, K]·[K, N] in another result dtype"),
     op!(Compute "aten.bmm.default", "[B, M, K]·[B, K, N]"),
     op!(Compute "aten.bmm.dtype", "[B, M, K]·[B, K, N] in another result dtype"),
-    op!(Compute "aten.addmm.default", "beta·self + alpha·mat1·mat2"),
+    OpDecl::new(
+        "aten.addmm.default",
+        Cost::Compute,
+        &[Rule { name: "addmm::mm_add", apply: addmm }],
+        "beta·self + alpha·mat1·mat2",
+    ),
     op!(Compute "aten.addmm.dtype", "beta·self + alpha·mat1·mat2 in another result dtype"),
     op!(Compute "aten._addmm_activation.default", "relu or gelu of addmm"),
     op!(Compute "aten.baddbmm.default", "beta·self + alpha·batch1·batch2"),
@@ -58,6 +63,24 @@ pub const DECLS: &[OpDecl] = &[
     op!(Compute "aten._int_mm.default", "8-bit product into i32"),
     op!(Compute "aten._sparse_mm.default", "sparse times dense"),
 ];
+
+/// `self + mat1·mat2` as a product and a sum that fuses with what follows. Only where the product is not rounded to 16 bits
+/// before the sum.
+fn addmm(c: &mut Call<'_, '_>) -> RuleResult {
+    let (bias, a, b) = (c.tensor(0, "self")?, c.tensor(1, "mat1")?, c.tensor(2, "mat2")?);
+    let ty = c.result(0)?.clone();
+    if c.f64(3, "beta", 1.0)? != 1.0 || c.f64(4, "alpha", 1.0)? != 1.0 {
+        return Err("beta or alpha is not 1".into());
+    }
+    if !matches!(ty.dtype, DType::F32 | DType::F64) || [bias, a, b].iter().any(|v| c.b.dtype(*v) != ty.dtype) {
+        return Err("the product would be rounded before the sum".into());
+    }
+    let product = TensorType { strides: None, ..ty.clone() };
+    let made = c.b.external("aten.mm.default", vec![Arg::Value(a), Arg::Value(b)], vec![Some(product)]);
+    let product = made.first().copied().flatten().ok_or("a product has a result")?;
+    let bias = expand(c, bias, &ty.shape)?;
+    Ok(vec![Some(c.b.add(product, bias))])
+}
 
 /// How batch dims that only one factor carries are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
