@@ -90,8 +90,8 @@ pub(crate) fn compare_graph(
 ) -> Result<Compared, Disagreement> {
     let none = Disagreement::NoReference;
     let (values, symbols) = prepare(graph, given).map_err(none)?;
-    let (routed, _) = front(&graph.to_string(), options, &mut Default::default())
-        .map_err(|e| Disagreement::Failed(e.to_string()))?;
+    let (routed, _) =
+        front(&graph.to_string(), options, &mut Default::default()).map_err(|e| Disagreement::Failed(e.to_string()))?;
     let reference = run_bounded(&routed, &values).map_err(|e| none(e.to_string()))?;
     let got = run_compiled(graph, &values, &symbols, options, machine).map_err(Disagreement::Failed)?;
     check(graph, &symbols, &reference, &got).map_err(Disagreement::Differs)

@@ -139,9 +139,8 @@ mod tests {
     #[test]
     fn sixteen_bit_floats_survive_memory() {
         for dtype in [DType::F16, DType::BF16] {
-            let values: Vec<f64> = [0.0, -0.0, 1.0, -1.5, 6e-8, 3e-5, 65504.0, f64::INFINITY, 0.1]
-                .map(|x| round_to(dtype, x))
-                .to_vec();
+            let values: Vec<f64> =
+                [0.0, -0.0, 1.0, -1.5, 6e-8, 3e-5, 65504.0, f64::INFINITY, 0.1].map(|x| round_to(dtype, x)).to_vec();
             let t = Tensor::floats(dtype, &[9], values);
             assert_eq!(tensor(&plain(&t, &[2]).unwrap()).unwrap(), t);
         }

@@ -44,11 +44,8 @@ pub fn explain(mut parser: Parser) -> Result<String, CliError> {
     let mut options = options_of(&text).map_err(failed)?.unwrap_or_default();
     options.check = true;
     options.target = target.unwrap_or(options.target);
-    let report = if json {
-        report::explain_json(&text, &options).map(|t| t + "\n")
-    } else {
-        report::explain(&text, &options)
-    };
+    let report =
+        if json { report::explain_json(&text, &options).map(|t| t + "\n") } else { report::explain(&text, &options) };
     report.map_err(|e| failed(e.to_string()))
 }
 
@@ -111,7 +108,9 @@ pub fn replay(text: &str, options: &Options) -> Result<String, String> {
         compile_graph(text, &options).map_err(fail)?.program.steps.len()
     };
     Ok(match compare_with(text, &options, Machine::default()) {
-        Ok(c) => format!("compiles to {steps} steps; {} elements agree with the interpreter\n", c.elements - c.uncertain),
+        Ok(c) => {
+            format!("compiles to {steps} steps; {} elements agree with the interpreter\n", c.elements - c.uncertain)
+        }
         Err(Disagreement::Differs(e)) => return Err(format!("compiles to {steps} steps, but {e}")),
         Err(e) => format!("compiles to {steps} steps; not run: {e}\n"),
     })

@@ -32,11 +32,23 @@ pub const STAGES: &[Stage] = &[
         apply: decompose_all,
     },
     Stage { name: "route", doc: "give every operator its route on the CPU; prints the graph", apply: route_all },
-    Stage { name: "simplify", doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph", apply: clean },
-    Stage { name: "partition", doc: "cut a joint graph; prints what is saved, the forward and the backward", apply: cut },
+    Stage {
+        name: "simplify",
+        doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
+        apply: clean,
+    },
+    Stage {
+        name: "partition",
+        doc: "cut a joint graph; prints what is saved, the forward and the backward",
+        apply: cut,
+    },
     Stage { name: "lower", doc: "lower to loops and fuse; prints the program (both, after `partition`)", apply: lower },
     Stage { name: "run", doc: "compile and run without PyTorch; prints the outputs", apply: run_compiled },
-    Stage { name: "compare", doc: "compile, run, and compare with the interpreter; prints how many agree", apply: agree },
+    Stage {
+        name: "compare",
+        doc: "compile, run, and compare with the interpreter; prints how many agree",
+        apply: agree,
+    },
     Stage { name: "interp", doc: "run in the reference interpreter; prints the outputs", apply: interpret },
 ];
 

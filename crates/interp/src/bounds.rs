@@ -396,14 +396,7 @@ impl Errors {
     }
 
     /// The quotient is rounded before it is cut: near an integer either side is right.
-    fn near_step(
-        &mut self,
-        p: PrimOp,
-        x: &[ValueId],
-        dtype: DType,
-        error: Option<ValueId>,
-        y: ValueId,
-    ) -> ValueId {
+    fn near_step(&mut self, p: PrimOp, x: &[ValueId], dtype: DType, error: Option<ValueId>, y: ValueId) -> ValueId {
         let cut = if p == PrimOp::TruncDiv { PrimOp::Trunc } else { PrimOp::Floor };
         let quotient = self.b().div(x[0], x[1]);
         let size = self.b().unary(PrimOp::Abs, quotient);
@@ -568,13 +561,7 @@ impl Errors {
         Some(self.b().select(certain, zero, inf))
     }
 
-    fn indexed(
-        &mut self,
-        p: PrimOp,
-        node: &Node,
-        x: &[(ValueId, Option<ValueId>)],
-        y: ValueId,
-    ) -> Option<ValueId> {
+    fn indexed(&mut self, p: PrimOp, node: &Node, x: &[(ValueId, Option<ValueId>)], y: ValueId) -> Option<ValueId> {
         let (source, index) = (x[0], x[1]);
         if index.1.is_some() {
             // Rare enough not to look closer.

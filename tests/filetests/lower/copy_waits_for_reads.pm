@@ -8,3 +8,19 @@ graph "copy" inference {
   %w: f32[8, 8] strides=[8, 1] = aten.copy_.default(%x, %new)
   output %m
 }
+// expect:
+// program "copy" inference {
+//   b0: f32[8, 8] input %x
+//   b1: f32[8, 8] input %g
+//   b2: f32[8, 8] native %m
+//   input b0
+//   input b1
+//   b2 = native aten.mm.default(b0[8, 8], b1[8, 8])
+//   kernel k0_add(i0: batch 8, i1: batch 8) {
+//     %0: f32 = load b0[0 + i0*(8) + i1]
+//     %1: f32 = load b1[0 + i0*(8) + i1]
+//     %2: f32 = add %0, %1
+//     store b0[0 + i0*(8) + i1], %2: f32
+//   }
+//   output b2[8, 8]
+// }

@@ -30,3 +30,43 @@ graph "layer_norm_backward" backward {
   output %dw
   output %db
 }
+// expect:
+// program "layer_norm_backward" backward {
+//   b0: f32[64, 32] input %dy
+//   b1: f32[64, 32] input %xhat
+//   b2: f32[64, 1] input %rstd
+//   b3: f32[32] input %w
+//   b4: f32[64, 32] output %dx
+//   b5: f32[32] output %dw
+//   b6: f32[32] output %db
+//   input b0 role=tangent
+//   input b1
+//   input b2
+//   input b3
+//   kernel k0_mul_sum_div_sub(i0: row 64, i1: col 32) {
+//     %0: f32 = load b0[0 + i0*(32) + i1]
+//     %1: f32 = load b3[0 + i1]
+//     %2: f32 = mul %0, %1
+//     %3: f32 = sum over cols %2
+//     %4: f32 = load b1[0 + i0*(32) + i1]
+//     %5: f32 = mul %2, %4
+//     %6: f32 = sum over cols %5
+//     %7: f32 = const Float(32.0)
+//     %8: f32 = div %3, %7
+//     %9: f32 = div %6, %7
+//     %10: f32 = mul %4, %9
+//     %11: f32 = sub %2, %8
+//     %12: f32 = sub %11, %10
+//     %13: f32 = load b2[0 + i0]
+//     %14: f32 = mul %12, %13
+//     store b4[0 + i0*(32) + i1], %14: f32
+//     %16: f32 = mul %0, %4
+//     %17: f32 = sum over rows %16
+//     store b5[0 + i1], %17: f32
+//     %19: f32 = sum over rows %0
+//     store b6[0 + i1], %19: f32
+//   }
+//   output b4[64, 32]
+//   output b5[32]
+//   output b6[32]
+// }

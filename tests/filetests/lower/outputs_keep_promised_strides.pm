@@ -7,3 +7,16 @@ graph "strides" inference {
   output %y
   output %t
 }
+// expect:
+// program "strides" inference {
+//   b0: f32[4, 8] input %x
+//   b1: f32[4, 8] strides=[1, 4] output %y
+//   input b0
+//   kernel k0_exp(i0: batch 4, i1: batch 8) {
+//     %0: f32 = load b0[0 + i0*(8) + i1]
+//     %1: f32 = exp %0
+//     store b1[0 + i0 + i1*(4)], %1: f32
+//   }
+//   output b1[4, 8] strides=[1, 4]
+//   output b0[8, 4] strides=[1, 8]
+// }

@@ -12,3 +12,5 @@ graph "mlp" joint(forward_outputs=1) {
   output %y
   output %dw
 }
+// expect:
+// 96 elements agree

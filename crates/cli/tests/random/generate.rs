@@ -284,14 +284,20 @@ impl Gen {
         } else {
             let all: Vec<PrimOp> =
                 PrimOp::ALL.iter().copied().filter(|p| p.kind() == PrimKind::Unary && *p != PrimOp::Not).collect();
-            let usual = [PrimOp::Neg, PrimOp::Exp, PrimOp::Tanh, PrimOp::Sigmoid, PrimOp::Abs, PrimOp::Erf, PrimOp::Sin];
+            let usual =
+                [PrimOp::Neg, PrimOp::Exp, PrimOp::Tanh, PrimOp::Sigmoid, PrimOp::Abs, PrimOp::Erf, PrimOp::Sin];
             let p = if self.rng.once_in(2) { *self.rng.pick(&usual) } else { *self.rng.pick(&all) };
             let x = match p {
                 // Growth without end overflows and leaves nothing to compare.
                 PrimOp::Exp | PrimOp::Exp2 | PrimOp::Expm1 | PrimOp::Sinh | PrimOp::Cosh | PrimOp::Tan => {
                     self.b().unary(PrimOp::Tanh, x)
                 }
-                PrimOp::Log | PrimOp::Log2 | PrimOp::Log10 | PrimOp::Sqrt | PrimOp::Rsqrt | PrimOp::Lgamma
+                PrimOp::Log
+                | PrimOp::Log2
+                | PrimOp::Log10
+                | PrimOp::Sqrt
+                | PrimOp::Rsqrt
+                | PrimOp::Lgamma
                 | PrimOp::Digamma
                     if !self.rng.once_in(4) =>
                 {
@@ -365,8 +371,10 @@ impl Gen {
                 if !from.iter().any(|n| n.is_const(1)) || self.rng.once_in(2) {
                     from.insert(self.rng.below(rank + 1), Dim::ONE);
                 }
-                let to: Vec<Dim> =
-                    from.iter().map(|n| if n.is_const(1) && !self.rng.once_in(3) { self.size() } else { n.clone() }).collect();
+                let to: Vec<Dim> = from
+                    .iter()
+                    .map(|n| if n.is_const(1) && !self.rng.once_in(3) { self.size() } else { n.clone() })
+                    .collect();
                 if !self.fits(&to) {
                     return x;
                 }
@@ -454,9 +462,7 @@ impl Gen {
         let mut parts = vec![x];
         let dtype = self.graph.dtype(x);
         let fitting = self.all(|t| {
-            t.dtype == dtype
-                && t.rank() == shape.len()
-                && (0..shape.len()).all(|i| i == d || t.shape[i] == shape[i])
+            t.dtype == dtype && t.rank() == shape.len() && (0..shape.len()).all(|i| i == d || t.shape[i] == shape[i])
         });
         for _ in 0..1 + self.rng.below(2) {
             let y = self.choose(&fitting).unwrap_or(x);
@@ -504,7 +510,8 @@ impl Gen {
         if rank == 0 {
             return;
         }
-        let dims: Vec<i64> = if self.rng.once_in(3) { vec![self.rng.below(rank as usize) as i64] } else { vec![rank - 1] };
+        let dims: Vec<i64> =
+            if self.rng.once_in(3) { vec![self.rng.below(rank as usize) as i64] } else { vec![rank - 1] };
         let softmax = self.rng.once_in(2);
         let count = dims.iter().fold(Dim::ONE, |n, d| &n * &shape[*d as usize]);
         let mut b = self.b();
@@ -635,7 +642,10 @@ impl Gen {
         let ty = self.graph.ty(a).clone();
         let rank = ty.rank();
         let fitting = self.all(|t| {
-            t.dtype == ty.dtype && t.rank() == rank && t.shape[rank - 2] == ty.shape[rank - 1] && t.shape[0..rank - 2] == ty.shape[0..rank - 2]
+            t.dtype == ty.dtype
+                && t.rank() == rank
+                && t.shape[rank - 2] == ty.shape[rank - 1]
+                && t.shape[0..rank - 2] == ty.shape[0..rank - 2]
         });
         let b = match self.choose(&fitting) {
             Some(b) => b,
@@ -692,10 +702,15 @@ impl Gen {
         if !self.rng.once_in(4) {
             return;
         }
-        let inputs: Vec<ValueId> = self.graph.inputs.iter().filter_map(|i| match i {
-            Input::Tensor { value, .. } => Some(*value),
-            Input::Int(_) => None,
-        }).collect();
+        let inputs: Vec<ValueId> = self
+            .graph
+            .inputs
+            .iter()
+            .filter_map(|i| match i {
+                Input::Tensor { value, .. } => Some(*value),
+                Input::Int(_) => None,
+            })
+            .collect();
         for x in inputs {
             let ty = self.graph.ty(x).clone();
             let shared = ty.strides.as_ref().is_some_and(|s| s.iter().any(|s| s.is_const(0)));
@@ -729,7 +744,8 @@ impl Gen {
     /// Promises strides of some outputs that memory of their own will hold.
     fn promise(&mut self, outputs: &[ValueId]) {
         for v in outputs {
-            let views = self.graph.inputs.iter().any(|i| matches!(i, Input::Tensor { value, .. } if self.may_view(*v, *value)));
+            let views =
+                self.graph.inputs.iter().any(|i| matches!(i, Input::Tensor { value, .. } if self.may_view(*v, *value)));
             let prim = self.graph.producer(*v).is_some_and(|n| n.prim().is_some());
             if !views && prim && self.graph.ty(*v).strides.is_none() && self.rng.once_in(3) {
                 let shape = self.graph.shape(*v).to_vec();

@@ -57,9 +57,7 @@ fn attempt(g: &Graph, k: usize) -> Option<Option<Graph>> {
         let (v, x) = (node.result(), node.operands().get(k % 3).copied());
         let (Some(v), Some(x)) = (v, x) else { return Some(None) };
         let same = g.dtype(v) == g.dtype(x) && g.shape(v) == g.shape(x);
-        return Some(
-            same.then(|| cleaned(g, &|y| (y == v).then_some(Replacement::Value(x)), &|_| None)).flatten(),
-        );
+        return Some(same.then(|| cleaned(g, &|y| (y == v).then_some(Replacement::Value(x)), &|_| None)).flatten());
     }
     let k = k - 3 * nodes;
     if k < values {

@@ -156,9 +156,9 @@ impl<'g> Lowering<'g> {
         let stores_for = |writer: UnitId, reader: UnitId| {
             let (Unit::Group(w), Unit::Group(r)) = (&self.bodies[writer], &self.bodies[reader]) else { return false };
             let read = |s: &ExtraStore| {
-                r.reads.iter().any(
-                    |val| matches!(self.infos[*val].home, Some(Home::Memory { buffer, .. }) if buffer == s.buffer),
-                )
+                r.reads
+                    .iter()
+                    .any(|val| matches!(self.infos[*val].home, Some(Home::Memory { buffer, .. }) if buffer == s.buffer))
             };
             w.stores.iter().any(read)
         };
