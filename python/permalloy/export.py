@@ -122,6 +122,10 @@ def operator_of(node: fx.Node) -> str:
 _BINARY = {"FloorDiv": "floordiv", "CleanDiv": "floordiv", "Mod": "mod", "PythonMod": "mod"}
 
 
+def _is_max_of_one(e: sympy.Expr) -> bool:
+    return isinstance(e, sympy_functions.Max) and len(e.args) == 2 and 1 in e.args
+
+
 class Sizes:
     """Turns SymPy size expressions into text; remembers the symbols it met."""
 
@@ -148,6 +152,14 @@ class Sizes:
         text = self.expr(inner.expr)
         self._by_node[id(inner)] = (inner, text)  # holds the node, so that its id stays its own
         return text
+
+    def stride(self, value: torch.SymInt) -> str:
+        """As ``text``, without the care PyTorch takes of sizes that are 0: no element has an address then."""
+        text = self.text(value)
+        if "max(1, " not in text:
+            return text
+        expr = value.node.expr.replace(_is_max_of_one, lambda e: next(a for a in e.args if a != 1))
+        return self.expr(expr)
 
     def expr(self, e: sympy.Expr) -> str:
         text = self._texts.get(e)
@@ -469,7 +481,7 @@ class _Exporter:
             return known
         head, tail = self._prefix(dtype, device)
         sizes = [str(s) if type(s) is int else self.sizes.text(s) for s in shape]
-        steps = [str(s) if type(s) is int else self.sizes.text(s) for s in strides]
+        steps = [str(s) if type(s) is int else self.sizes.stride(s) for s in strides]
         text = f"{head}[{', '.join(sizes)}]"
         if (always_strided and sizes) or steps != self.sizes.contiguous(shape, sizes):
             text += f" strides=[{', '.join(steps)}]"

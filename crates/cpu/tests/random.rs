@@ -10,18 +10,21 @@ fn check(seeds: std::ops::Range<u64>) {
     }
 }
 
-macro_rules! batches {
-    ($($name:ident $from:literal)*) => {$(
-        #[test]
-        fn $name() {
-            check($from..$from + 250);
-        }
-    )*};
-}
 /// Few enough for a memory checker: `TIGHT=1 valgrind …/random-… a_few`.
 #[test]
 fn a_few() {
     check(5000..5060);
 }
 
-batches! { a 0 b 250 c 500 d 750 e 1000 f 1250 }
+mod random_batches {
+    macro_rules! batches {
+        ($($name:ident $from:literal)*) => {$(
+            #[test]
+            fn $name() {
+                super::check($from..$from + 250);
+            }
+        )*};
+    }
+
+    batches! { a 0 b 250 c 500 d 750 e 1000 f 1250 }
+}

@@ -169,7 +169,10 @@ impl Domain {
             let (mut need, mut dim) = (n.clone(), Vec::new());
             while !need.is_const(1) {
                 let a = rest.pop()?;
-                if let Some(q) = need.div_exact(self.size(a)) {
+                if need == *self.size(a) {
+                    need = Dim::ONE;
+                    dim.push(a);
+                } else if let Some(q) = need.div_exact(self.size(a)) {
                     need = q;
                     dim.push(a);
                 } else {

@@ -146,14 +146,13 @@ impl View {
         Some(out)
     }
 
-    /// Sizes and strides as PyTorch has them, if every dim is one part (or merges to one), nothing is masked and nothing
-    /// runs backwards.
+    /// Sizes and strides as PyTorch has them, if every dim is one part (or merges to one) and nothing is masked.
     pub fn as_strided(&self) -> Option<(Vec<Dim>, Vec<Dim>)> {
         let (mut sizes, mut strides) = (Vec::new(), Vec::new());
         for parts in &self.dims {
             let (mut size, mut stride) = (Dim::ONE, Dim::ONE);
             for p in parts.iter().rev() {
-                if p.mask.is_some() || is_negative(&p.stride) {
+                if p.mask.is_some() {
                     return None;
                 }
                 if size.is_const(1) {

@@ -3,6 +3,7 @@
 //! No pass knows how a kernel is run or calls a native operator.
 
 mod flow;
+mod memory;
 mod partition;
 mod record;
 mod route;

@@ -2,9 +2,11 @@
 //!
 //! What the backward needs from the forward is chosen as a minimum cut: saving a value costs its bytes, recomputing a
 //! cheap operator costs nothing (its operands must then be available in turn), and what is dear, drawn at random or
-//! ordered is never run twice. Saving a graph input costs almost nothing, since it is alive anyway.
+//! ordered is never run twice. Saving a graph input costs almost nothing, since it is alive anyway; one that the forward
+//! overwrites, or a view of it, is saved as a copy taken before the write.
 
 use crate::flow::{INFINITE, Network};
+use crate::memory;
 use crate::simplify::effect;
 use permalloy_ir::{
     Arg, Dim, Graph, GraphKind, Input, Node, Op, Output, PrimKind, PrimOp, Role, Symbol, SymbolValues, TensorType,
@@ -49,6 +51,8 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
     let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
     let facts = Facts::of(joint, forward_outputs)?;
     let saved = choose_saved(joint, &facts, &hints, known);
+    let keep = |v: &ValueId| Kept::of(joint, *v, &facts, &hints);
+    let kept: Vec<Kept> = saved.iter().map(keep).collect();
     let saved_ints = symbols_of_backward(joint, &facts, &saved, forward_outputs);
 
     let mut forward = Extract::new(joint, "forward", GraphKind::Forward);
@@ -59,6 +63,7 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
             Input::Int(d) => forward.graph.add_int_input(d.clone()),
         }
     }
+    let copies = forward.copies(joint, &kept)?;
     let wanted: Vec<ValueId> =
         values_of(&joint.outputs[..forward_outputs]).into_iter().chain(saved.iter().copied()).collect();
     forward.nodes(joint, &wanted, |n| {
@@ -67,8 +72,8 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
     for o in &joint.outputs[..forward_outputs] {
         forward.output(o)?;
     }
-    for v in &saved {
-        forward.output(&Output::Value(*v))?;
+    for (k, copy) in kept.iter().zip(copies) {
+        forward.keep(k, copy)?;
     }
     forward.graph.outputs.extend(saved_ints.iter().cloned().map(Output::Int));
 
@@ -76,8 +81,8 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
     for d in &saved_ints {
         backward.graph.add_int_input(d.clone());
     }
-    for v in &saved {
-        backward.input(joint, *v, Role::Primal);
+    for k in &kept {
+        backward.map[k.value.0 as usize] = Some(backward.graph.add_input(&k.name, k.ty.clone(), Role::Primal));
     }
     for input in &joint.inputs {
         if let Input::Tensor { value, role: Role::Tangent } = input {
@@ -91,16 +96,42 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
     for o in &joint.outputs[forward_outputs..] {
         backward.output(o)?;
     }
-    let bytes = |v: &ValueId| {
-        if matches!(joint.value(*v).def, permalloy_ir::Def::Input(_)) { 0 } else { size(joint.ty(*v), &hints) }
+    let bytes = |k: &Kept| {
+        let alive = matches!(joint.value(k.value).def, permalloy_ir::Def::Input(_)) && !k.copy;
+        if alive { 0 } else { size(joint.ty(k.value), &hints) }
     };
     Ok(Partition {
-        saved_bytes: saved.iter().map(bytes).sum(),
-        saved: saved.iter().map(|v| (joint.value(*v).name.to_string(), joint.ty(*v).clone())).collect(),
+        saved_bytes: kept.iter().map(bytes).sum(),
+        saved: kept.into_iter().map(|k| (k.name, k.ty)).collect(),
         saved_ints,
         forward: forward.graph,
         backward: backward.graph,
     })
+}
+
+/// A saved value as it passes from the forward to the backward.
+struct Kept {
+    value: ValueId,
+    name: String,
+    ty: TensorType,
+    /// The forward overwrites the memory it lies in: a copy is kept.
+    copy: bool,
+}
+
+impl Kept {
+    fn of(joint: &Graph, value: ValueId, facts: &Facts, hints: &SymbolValues) -> Kept {
+        let copy = facts.overwritten[value.0 as usize];
+        let is_input = matches!(joint.value(value).def, permalloy_ir::Def::Input(_));
+        let (mut name, mut ty) = (joint.value(value).name.to_string(), joint.ty(value).clone());
+        if copy {
+            name.push_str(".before");
+        }
+        // A fresh tensor has an element for each index, whatever the strides of the value it is made from.
+        if copy || !is_input && ty.strides.as_ref().is_some_and(|s| memory::overlap(&ty.shape, s, hints)) {
+            ty.strides = None;
+        }
+        Kept { value, name, ty, copy }
+    }
 }
 
 fn values_of(outputs: &[Output]) -> Vec<ValueId> {
@@ -121,6 +152,8 @@ struct Facts {
     recomputable: Vec<bool>,
     /// Node is among the ancestors of a backward output.
     in_backward: Vec<bool>,
+    /// Value lies in the memory of an input that the forward writes to.
+    overwritten: Vec<bool>,
 }
 
 impl Facts {
@@ -164,7 +197,34 @@ impl Facts {
             }
         }
         let recomputable = joint.nodes().map(|(_, n)| recomputable(n)).collect();
-        Ok(Facts { backward_only, needed, recomputable, in_backward })
+        let overwritten = overwritten(joint, &backward_only);
+        Ok(Facts { backward_only, needed, recomputable, in_backward, overwritten })
+    }
+}
+
+/// Inputs that a node of the forward writes to, with their views.
+fn overwritten(joint: &Graph, backward_only: &[bool]) -> Vec<bool> {
+    let mut out = vec![false; joint.value_count()];
+    for (id, n) in joint.nodes() {
+        if effect(&n.op) == Effect::Mutates && !backward_only[id.0 as usize] {
+            // Operators that write say which argument by position: it is the first one, a list for foreach forms.
+            let first = n.args.first().map(arg_values).unwrap_or_default();
+            first.into_iter().for_each(|v| out[memory::root(joint, v).0 as usize] = true);
+        }
+    }
+    for (v, _) in joint.values() {
+        if let Some(up) = memory::viewed(joint, v) {
+            out[v.0 as usize] |= out[up.0 as usize];
+        }
+    }
+    out
+}
+
+fn arg_values(a: &Arg) -> Vec<ValueId> {
+    match a {
+        Arg::Value(v) => vec![*v],
+        Arg::List(items) => items.iter().flat_map(arg_values).collect(),
+        _ => vec![],
     }
 }
 
@@ -200,6 +260,7 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         let describable = value.ty.shape.iter().all(|d| d.as_const().is_some()) || known(&value.name);
         let view = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::View));
         let cost = match node {
+            _ if facts.overwritten[i] => 2 + size(&value.ty, hints) as u64,
             None => 1,
             // A view saved is a view copied: its bytes are written twice, so its base is preferred up to twice its size.
             Some(_) if view => 3 + 2 * size(&value.ty, hints) as u64,
@@ -335,6 +396,36 @@ impl Extract {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Copies of what lies in overwritten memory. Made before any other node, so that they come before the write.
+    fn copies(&mut self, joint: &Graph, kept: &[Kept]) -> Result<Vec<Option<ValueId>>, PartitionError> {
+        let wanted: Vec<ValueId> = kept.iter().filter(|k| k.copy).map(|k| k.value).collect();
+        self.nodes(joint, &wanted, |_| false)?;
+        let mut copies = Vec::with_capacity(kept.len());
+        for k in kept {
+            let Some(v) = self.map[k.value.0 as usize].filter(|_| k.copy) else {
+                copies.push(None);
+                continue;
+            };
+            let format = ("memory_format".into(), Arg::MemoryFormat("contiguous_format".into()));
+            let op = Op::External("aten.clone.default".into());
+            let result = Some((k.name.as_str().into(), k.ty.clone()));
+            let node = self.graph.add_node(op, vec![Arg::Value(v)], vec![format], vec![result], None);
+            copies.push(self.graph.node(node).result());
+        }
+        Ok(copies)
+    }
+
+    /// Adds a saved value, or the copy of it, to the outputs.
+    fn keep(&mut self, k: &Kept, copy: Option<ValueId>) -> Result<(), PartitionError> {
+        let missing = || PartitionError(format!("%{} is to be saved, but not made", k.name));
+        let v = copy.or(self.map[k.value.0 as usize]).ok_or_else(missing)?;
+        if copy.is_none() && self.graph.producer(v).is_some() {
+            self.graph.value_mut(v).ty.strides = k.ty.strides.clone();
+        }
+        self.graph.outputs.push(Output::Value(v));
         Ok(())
     }
 

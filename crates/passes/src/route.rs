@@ -1,9 +1,11 @@
 //! Gives every operator its route: decompose by a rule, or stay native.
 
+use crate::memory::{output_roots, overlap, root};
 use crate::record::{Reason, Record, RouteTaken};
-use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, PrimKind, PrimOp, TensorType, ValueId};
+use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId};
 use permalloy_ops::policy::{Entry, Policy, Route};
-use permalloy_ops::{Call, Cost, OpDecl, Rule};
+use permalloy_ops::{Call, OpDecl, Rule};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What decides beside the operator table.
@@ -27,8 +29,9 @@ pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
         out: Graph::new(&graph.name, graph.kind),
         map: vec![None; graph.value_count()],
         named: vec![],
-        returned: returned(graph),
         records: vec![],
+        owns: output_roots(graph),
+        owned: BTreeSet::new(),
     };
     router.out.symbols = graph.symbols.clone();
     for input in &graph.inputs {
@@ -60,33 +63,11 @@ struct Router {
     map: Vec<Option<ValueId>>,
     /// Values of the new graph that carry a name of the old one.
     named: Vec<bool>,
-    /// Values of the old graph that an output is, or is a view of.
-    returned: Vec<bool>,
+    /// Values of the old graph that must have memory of their own.
+    owns: Vec<bool>,
+    /// Values of the new graph whose memory is taken by one of those.
+    owned: BTreeSet<ValueId>,
     records: Vec<Record>,
-}
-
-/// Values that an output is, or is a view of.
-fn returned(graph: &Graph) -> Vec<bool> {
-    let mut returned = vec![false; graph.value_count()];
-    for o in &graph.outputs {
-        if let Output::Value(v) = o {
-            returned[v.0 as usize] = true;
-        }
-    }
-    for (_, node) in graph.nodes().rev() {
-        if is_view(&node.op) && node.results.iter().flatten().any(|r| returned[r.0 as usize]) {
-            node.operands().iter().for_each(|v| returned[v.0 as usize] = true);
-        }
-    }
-    returned
-}
-
-/// In eager the results share memory with the operand.
-fn is_view(op: &Op) -> bool {
-    match op {
-        Op::Prim(p) => p.kind() == PrimKind::View && *p != PrimOp::Concat && *p != PrimOp::Pad,
-        Op::External(name) => permalloy_ops::lookup(name).is_some_and(|d| d.cost == Cost::View),
-    }
 }
 
 impl Router {
@@ -126,13 +107,21 @@ impl Router {
         let mut record =
             Record { op: name.clone(), loc: node.loc.clone(), route: RouteTaken::Native, reason, detail, alternatives };
         if let Some(rule) = rule {
-            match self.apply(rule, &mapped, &types) {
+            let made = match overlapping_operand(graph, node) {
+                true => Err((Reason::Declined, "writes into a copy whose elements overlap".to_string())),
+                false => self.apply(rule, &mapped, &types),
+            };
+            match made {
                 Ok(values) => {
                     record.route = RouteTaken::Decomposed(rule.name);
                     for (old, new) in node.results.iter().zip(values) {
                         if let (Some(old), Some(new)) = (old, new) {
-                            let new = self.own_memory(graph, node, *old, new);
-                            self.rename(graph, *old, new);
+                            let own = self.own(graph, *old, new, node);
+                            if own != new {
+                                record.detail =
+                                    "its result is returned, and may not be one of its operands".to_string();
+                            }
+                            self.rename(graph, *old, own);
                         }
                     }
                     self.records.push(record);
@@ -148,21 +137,21 @@ impl Router {
         self.keep(graph, node, mapped);
     }
 
-    /// What eager returns in memory of its own must not become a view of an input because the rule found nothing to do.
-    fn own_memory(&mut self, graph: &Graph, node: &Node, old: ValueId, new: ValueId) -> ValueId {
-        if !self.returned[old.0 as usize] || is_view(&node.op) {
+    /// `new`, or a copy of it when a rule gave back an operand (or a view of one) for a result that an output shows and
+    /// the operand's memory belongs to the caller or to another output.
+    fn own(&mut self, graph: &Graph, old: ValueId, new: ValueId, node: &Node) -> ValueId {
+        if !self.owns[old.0 as usize] {
             return new;
         }
-        let mut root = new;
-        while let Some(n) = self.out.producer(root) {
-            match n.operand(0) {
-                Some(x) if is_view(&n.op) => root = x,
-                _ => return new,
-            }
+        let base = root(&self.out, new);
+        if self.out.producer(base).is_some() && !self.owned.contains(&base) {
+            self.owned.insert(base);
+            return new;
         }
-        let mut b = Builder::new(&mut self.out);
-        b.loc = node.loc.clone();
-        b.external("aten.clone.default", vec![Arg::Value(new)], vec![Some(graph.ty(old).clone())])[0].unwrap_or(new)
+        let (op, ty) = (Op::External("aten.clone.default".into()), graph.ty(old).clone());
+        let name = graph.value(old).name.clone();
+        let copy = self.out.add_node(op, vec![Arg::Value(new)], vec![], vec![Some((name, ty))], node.loc.clone());
+        self.out.node(copy).result().unwrap_or(new)
     }
 
     fn mapped(&self, node: &Node) -> Node {
@@ -184,6 +173,9 @@ impl Router {
         let made = self.out.node(id).results.clone();
         for (old, new) in node.results.iter().zip(made) {
             if let (Some(old), Some(new)) = (old, new) {
+                if self.owns[old.0 as usize] {
+                    self.owned.insert(new);
+                }
                 self.bind(*old, new);
             }
         }
@@ -235,6 +227,22 @@ impl Router {
         }
         Ok(values)
     }
+}
+
+/// Whether an operator writes into a copy of its operand that keeps the operand's strides, and by those several elements
+/// are one. PyTorch leaves what the last write left in them, which no rule says.
+fn overlapping_operand(graph: &Graph, node: &Node) -> bool {
+    const KEEP_STRIDES: [&str; 3] =
+        ["aten.diagonal_scatter.default", "aten.select_scatter.default", "aten.slice_scatter.default"];
+    let Some(ty) = node.operand(0).map(|v| graph.ty(v)) else { return false };
+    let Some(strides) = ty.strides.as_ref().filter(|_| node.op.external().is_some_and(|n| KEEP_STRIDES.contains(&n)))
+    else {
+        return false;
+    };
+    let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    // A copy of an expanded tensor is dense.
+    let expanded = strides.iter().zip(&ty.shape).any(|(s, n)| s.is_const(0) && !n.is_const(1));
+    !expanded && overlap(&ty.shape, strides, &hints)
 }
 
 fn choose<'d>(name: &str, decl: Option<&'d OpDecl>, options: &RouteOptions) -> (Option<&'d Rule>, Reason, String) {

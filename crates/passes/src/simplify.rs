@@ -1,8 +1,9 @@
 //! Cleaning after routing: equal nodes become one, views of views fold, what nobody reads goes.
 
+use crate::memory::output_roots;
 use permalloy_ir::{Arg, Graph, Input, Node, Op, Output, PrimOp, TensorType, ValueId, contiguous_strides};
 use permalloy_ops::Effect;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub fn simplify(graph: &Graph) -> Graph {
         out: Graph::new(&graph.name, graph.kind),
         map: vec![None; graph.value_count()],
         seen: HashMap::default(),
+        owns: output_roots(graph),
+        owned: BTreeSet::new(),
         returned: vec![false; graph.value_count()],
     };
     for o in &graph.outputs {
@@ -86,6 +89,9 @@ type Made = (Node, Vec<Option<ValueId>>);
 struct Simplify {
     out: Graph,
     map: Vec<Option<ValueId>>,
+    /// Values of the old graph that must have memory of their own, and what those made so far have become.
+    owns: Vec<bool>,
+    owned: BTreeSet<ValueId>,
     /// Pure nodes made so far, by structure. Looked up only, never iterated.
     seen: HashMap<u64, Vec<Made>, BuildHasherDefault<DefaultHasher>>,
     /// Outputs of the given graph: their layout is promised, row-major where nothing else is said.
@@ -122,13 +128,23 @@ impl Simplify {
         let found =
             self.seen.get(&key).and_then(|c| c.iter().find(|(n, _)| same_node(n, &new)).map(|(_, r)| r.clone()));
         // An output mask that differs shows in the arguments, so equal nodes have equal results.
-        if let Some(results) = found.filter(|r| r.len() == node.results.len() && self.same_promises(graph, node, r)) {
+        let same = |r: &Vec<Option<ValueId>>| {
+            r.len() == node.results.len() && self.same_promises(graph, node, r) && !self.shares(node, r)
+        };
+        if let Some(results) = found.filter(same) {
             self.bind(node, &results);
             return;
         }
         let results = self.emit(graph, node, new.clone());
         self.seen.entry(key).or_default().push((new, results.clone()));
         self.bind(node, &results);
+    }
+
+    /// Two results that outputs show would become one.
+    fn shares(&self, node: &Node, results: &[Option<ValueId>]) -> bool {
+        node.results.iter().zip(results).any(|(old, new)| {
+            old.is_some_and(|o| self.owns[o.0 as usize]) && new.is_some_and(|n| self.owned.contains(&n))
+        })
     }
 
     fn same_promises(&self, graph: &Graph, node: &Node, results: &[Option<ValueId>]) -> bool {
@@ -149,6 +165,7 @@ impl Simplify {
         for (old, new) in node.results.iter().zip(results) {
             if let Some(old) = old {
                 self.map[old.0 as usize] = *new;
+                self.owned.extend(new.filter(|_| self.owns[old.0 as usize]));
             }
         }
     }

@@ -460,7 +460,6 @@ impl<'a> Run<'a> {
             }
         }
         let mut outputs = Vec::with_capacity(self.instance.outputs.len());
-        let mut first_whole = vec![false; self.instance.buffers.len()];
         for o in &self.instance.outputs {
             outputs.push(match o {
                 OutputSpec::Int(i) => RunOutput::Int(*i),
@@ -474,9 +473,8 @@ impl<'a> Run<'a> {
                     let tensor = self.tensor(*buffer).map_err(error)?;
                     RunOutput::Tensor(match (whole, place) {
                         (true, Place::Input) => original.unwrap_or(tensor).share().map_err(error)?,
-                        (true, _) if !std::mem::replace(&mut first_whole[*buffer as usize], true) => {
-                            tensor.share().map_err(error)?
-                        }
+                        // Returned twice, it is one tensor: writes to one show in the other's version counter.
+                        (true, _) => tensor.share().map_err(error)?,
                         _ => tensor.view(&spec.shape, &spec.strides, *offset).map_err(error)?,
                     })
                 }

@@ -88,7 +88,7 @@ impl<'g> Lowering<'g> {
         let from = self.infos[value].dtype;
         let kind = if from == dtype { WorkKind::Copy } else { WorkKind::Pointwise(PrimOp::Cast) };
         let mut work = Work { kind, space: shape, operands: vec![value], dtype, result: copy, fused: fused(node) };
-        self.give_masked_constants_memory(&mut work)?;
+        self.over_dense_bases(&mut work)?;
         let work = Rc::new(work);
         let readers = self.readers.get(&base).cloned().unwrap_or_default();
         self.place_writer(&work, base, &readers, &at)?;

@@ -25,7 +25,7 @@ impl<'g> Lowering<'g> {
         for r in &node.results {
             results.push(r.map(|v| {
                 let ty = self.graph.ty(v);
-                let strides = ty.strides.clone().unwrap_or_else(|| contiguous_strides(&ty.shape));
+                let strides = self.promised(ty, |_| false);
                 let buffer = self.add_buffer(&self.graph.value(v).name, ty, strides.clone(), BufferKind::Native);
                 let layout = View::strided(&ty.shape, &strides);
                 self.infos[v.0 as usize].home = Some(Home::Memory { buffer, layout, writers: vec![unit] });
@@ -41,7 +41,7 @@ impl<'g> Lowering<'g> {
     pub(super) fn strided_operand(&mut self, v: ValueId) -> Result<(), String> {
         let x = v.0 as usize;
         let strided =
-            !self.is_inline(x)? && self.memory_view(x, &self.infos[x].view).is_some_and(|v| v.as_strided().is_some());
+            !self.is_inline(x)? && self.memory_view(x, &self.infos[x].view).is_some_and(|v| self.strides(&v).is_some());
         if strided {
             return Ok(());
         }
@@ -51,10 +51,16 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
+    /// The strides of a view as PyTorch can have them: one a dim, none negative (by hint, for symbolic sizes).
+    pub(super) fn strides(&self, view: &View) -> Option<Vec<Dim>> {
+        let (_, strides) = view.as_strided()?;
+        strides.iter().all(|s| s.eval(&self.hints).is_ok_and(|s| s >= 0)).then_some(strides)
+    }
+
     pub(super) fn tensor_ref(&mut self, unit: UnitId, x: Val) -> Result<TensorRef, String> {
         let view = self.memory_view(x, &self.infos[x].view.clone());
         let view = view.ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
-        let (_, strides) = view.as_strided().ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
+        let strides = self.strides(&view).ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
         let shape = self.infos[x].shape.clone();
         let strides = natural_strides(&shape, strides);
         let buffer = self.read(unit, x).ok_or_else(|| format!("%{} is not in memory", self.infos[x].name))?;

@@ -31,7 +31,7 @@ impl<'g> Lowering<'g> {
         let x = v.0 as usize;
         let info = self.infos[x].clone();
         let ty = self.graph.ty(v).clone();
-        let promised = ty.strides.clone().unwrap_or_else(|| contiguous_strides(&ty.shape));
+        let promised = self.promised(&ty, |d| self.repeats(x, d));
         match self.home(info.base)?.clone() {
             Home::Memory { buffer, .. } => {
                 let kind = self.buffers[buffer.0 as usize].kind;
@@ -39,13 +39,14 @@ impl<'g> Lowering<'g> {
                     || info.view == View::contiguous(&self.infos[info.base].shape)
                         && info.shape == self.infos[info.base].shape;
                 let backward = self.graph.kind == GraphKind::Backward;
-                let as_is = self.memory_view(x, &info.view).and_then(|m| m.as_strided().map(|(_, s)| (m.offset, s)));
+                let as_is = self.memory_view(x, &info.view).and_then(|m| self.strides(&m).map(|s| (m.offset, s)));
                 if let (BufferKind::Input(_), Some((offset, strides))) = (kind, as_is.clone())
                     && (identity || !backward)
                 {
                     // Strides of size-1 dims say nothing, but code after the call may read them: give back what was promised.
-                    let same = same_strides(&ty.shape, &promised, &strides);
-                    let strides = if same { promised } else { natural_strides(&ty.shape, strides) };
+                    let raw = ty.strides.unwrap_or_else(|| contiguous_strides(&ty.shape));
+                    let strides =
+                        if same_strides(&ty.shape, &raw, &strides) { raw } else { natural_strides(&ty.shape, strides) };
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset });
                 }
                 // A view of all that a step makes is returned as one, when no other output shares the memory.
@@ -97,6 +98,39 @@ impl<'g> Lowering<'g> {
         self.output_copy(x, &ty, promised)
     }
 
+    /// Whether a value is the same for each index of a dim, as its view tells.
+    fn repeats(&self, x: Val, d: usize) -> bool {
+        let info = &self.infos[x];
+        info.base != x && info.view.dims[d].iter().all(|p| p.stride.is_const(0) && p.mask.is_none())
+    }
+
+    /// Strides for a fresh tensor of that type: those promised, if each element has an address of its own. Dims that
+    /// repeat may have stride 0. PyTorch promises more than that (and than eager keeps) where it writes into a copy of
+    /// an expanded tensor.
+    pub(super) fn promised(&self, ty: &TensorType, repeats: impl Fn(usize) -> bool) -> Vec<Dim> {
+        let dense = || contiguous_strides(&ty.shape);
+        let Some(strides) = &ty.strides else { return dense() };
+        let eval = |d: &Dim| d.eval(&self.hints).unwrap_or(0);
+        // Of no elements by hint, nothing can be told.
+        if ty.shape.iter().any(|n| eval(n) == 0) {
+            return strides.clone();
+        }
+        let mut dims: Vec<(i64, i64)> = (0..ty.rank())
+            .filter(|d| !(strides[*d].is_const(0) && repeats(*d)))
+            .map(|d| (eval(&strides[d]), eval(&ty.shape[d])))
+            .filter(|(_, n)| *n != 1)
+            .collect();
+        dims.sort_unstable();
+        let mut reach = 0;
+        for (stride, n) in dims {
+            if stride <= reach && n != 0 {
+                return dense();
+            }
+            reach += stride * (n - 1);
+        }
+        strides.clone()
+    }
+
     /// `x` is its base, or a view that holds each of the base's elements once.
     fn shows_all(&self, x: Val) -> bool {
         let info = &self.infos[x];
@@ -119,9 +153,6 @@ impl<'g> Lowering<'g> {
             let info = self.infos[x].clone();
             source = self.add_val(x, shape.clone());
             let dims = (0..ty.rank()).map(|d| if stored(d) { info.view.dims[d].clone() } else { vec![] }).collect();
-            if info.base == x {
-                return Err(format!("output %{} is promised with stride 0 but is no view", info.name));
-            }
             self.infos[source].base = info.base;
             self.infos[source].view = View { offset: info.view.offset, dims };
         }

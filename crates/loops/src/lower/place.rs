@@ -15,7 +15,7 @@ impl<'g> Lowering<'g> {
         if is_empty(&work.space) {
             return self.place_empty(&work);
         }
-        self.give_masked_constants_memory(&mut work)?;
+        self.over_dense_bases(&mut work)?;
         let work = Rc::new(work);
         let mut homes: Vec<UnitId> = Vec::new();
         let mut siblings: Vec<UnitId> = Vec::new();
@@ -52,27 +52,29 @@ impl<'g> Lowering<'g> {
         if self.open_group_for(work) {
             return Ok(());
         }
-        // Layouts that no common division of the axes serves: dense copies have none of their own.
-        let mut work = (**work).clone();
-        let load_at = matches!(work.kind, WorkKind::LoadAt { .. });
-        let copies = matches!(work.kind, WorkKind::Copy);
-        for x in work.operands.iter_mut().skip(usize::from(load_at)) {
-            if !self.is_inline(*x)? {
-                *x = if copies { self.over_dense_base(*x)? } else { self.materialize_view(*x)? };
+        // The way out for a node whose operands want their axes divided in ways that do not go together (a mask over a
+        // dim that another operand has in parts): dense copies of those that are not plain.
+        let misfit = || format!("{} does not fit a space of its own shape", work.fused.op);
+        let mut plain = (**work).clone();
+        for (k, x) in work.operands.iter().enumerate() {
+            let whole = self.infos[*x].view == View::contiguous(&self.infos[*x].shape);
+            let indexed = matches!(work.kind, WorkKind::LoadAt { .. }) && k == 0;
+            if !whole && !indexed && !matches!(work.kind, WorkKind::Copy) && !self.is_inline(*x)? {
+                plain.operands[k] = self.materialize_view(*x)?;
             }
         }
-        let work = Rc::new(work);
-        if self.open_group_for(&work) {
-            Ok(())
-        } else {
-            Err(format!("{} does not fit a space of its own shape", work.fused.op))
-        }
+        if plain.operands != work.operands && self.open_group_for(&Rc::new(plain)) { Ok(()) } else { Err(misfit()) }
     }
 
-    /// A masked constant has no address to mask.
-    pub(super) fn give_masked_constants_memory(&mut self, work: &mut Work) -> Result<(), String> {
-        for x in &mut work.operands {
-            if self.infos[*x].view.has_masks() && self.is_inline(*x)? {
+    /// A masked constant has no address to mask, and not every view of a strided value is strided: gives such views dense
+    /// memory to look at.
+    pub(super) fn over_dense_bases(&mut self, work: &mut Work) -> Result<(), String> {
+        let indexed = matches!(work.kind, WorkKind::LoadAt { .. });
+        for x in work.operands.iter_mut().skip(usize::from(indexed)) {
+            let view = &self.infos[*x].view;
+            let looks_at_dense =
+                if self.is_inline(*x)? { view.has_masks() } else { self.memory_view(*x, view).is_none() };
+            if looks_at_dense {
                 let base = self.infos[*x].base;
                 let dense = self.materialize_view(base)?;
                 let mut info = self.infos[*x].clone();
@@ -92,17 +94,6 @@ impl<'g> Lowering<'g> {
             self.bodies[unit] = Unit::Merged;
         }
         fits
-    }
-
-    /// The same view over a row-major copy of its base: what has no form over the base's own layout has one over that.
-    fn over_dense_base(&mut self, x: Val) -> Result<Val, String> {
-        let info = self.infos[x].clone();
-        if info.base == x {
-            return Ok(x);
-        }
-        let base = self.materialize_view(info.base)?;
-        self.infos.push(Info { base, home: None, ..info });
-        Ok(self.infos.len() - 1)
     }
 
     /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
@@ -418,11 +409,11 @@ impl<'g> Lowering<'g> {
             }
             (Some(_), None) => None,
             (None, _) => {
-                let last = *all.last()?;
-                let kept: Vec<AxisId> = all.iter().copied().filter(|a| !set.contains(a)).collect();
                 if set.is_empty() || single_dim_arg {
                     return made(Over::Cols, &set, None);
                 }
+                let last = *all.last()?;
+                let kept: Vec<AxisId> = all.iter().copied().filter(|a| !set.contains(a)).collect();
                 if kept.is_empty() && all.len() > 1 && self.elements(space.iter()) > self.limits.single_task_reduction {
                     let (c, r) = all.split_at(all.len() - 1);
                     return made(Over::All, r, Some(c));

@@ -353,21 +353,37 @@ fn addcdiv(c: &mut Call<'_, '_>) -> RuleResult {
 }
 
 fn logit(c: &mut Call<'_, '_>) -> RuleResult {
-    let eps = c.arg(1, "eps").and_then(Arg::as_f64).filter(|e| *e >= 0.0);
+    let range = clamp_range(c, 1);
     pointwise(c, [SELF], |[x]| {
-        let x = eps.map_or(x, |e| x.max(e).min(1.0 - e));
+        let x = range.map_or(x, |(low, high)| x.max(low).min(high));
         (x / (1.0 - x)).log()
     })
 }
 
 /// dx = g/(x(1 − x)), outside of the clamped range 0 (NaN when there is no clamp)
 fn logit_backward(c: &mut Call<'_, '_>) -> RuleResult {
-    let eps = c.arg(2, "eps").and_then(Arg::as_f64).filter(|e| *e >= 0.0);
+    let range = clamp_range(c, 2);
     pointwise(c, [(0, "grad_output"), (1, "self")], |[g, x]| {
-        let (low, outside) = eps.map_or((0.0, f64::NAN), |e| (e, 0.0));
-        let out = x.lt(low).or(x.gt(1.0 - low));
+        let ((low, high), outside) = range.map_or(((0.0, 1.0), f64::NAN), |r| (r, 0.0));
+        let out = x.lt(low).or(x.gt(high));
         out.select(x.constant(outside), g / (x * (1.0 - x)))
     })
+}
+
+/// `[eps, 1 − eps]` as logit's dtype has it: in a 16-bit float a small `eps` leaves 1 in the range.
+fn clamp_range(c: &Call<'_, '_>, position: usize) -> Option<(f64, f64)> {
+    let eps = c.arg(position, "eps").and_then(Arg::as_f64).filter(|e| *e >= 0.0)?;
+    let bits = match c.node.operand(0).map(|x| c.b.dtype(x)) {
+        Some(DType::BF16) => 8,
+        Some(DType::F16) => 11,
+        _ => return Some((eps, 1.0 - eps)),
+    };
+    let round = |x: f64| {
+        let unit = 2f64.powi(x.log2().floor() as i32 + 1 - bits);
+        if x > 0.0 { (x / unit).round_ties_even() * unit } else { x }
+    };
+    let eps = round(eps);
+    Some((eps, round(1.0 - eps)))
 }
 
 fn xlogy<'f, 'g>([x, y]: [Expr<'f, 'g>; 2]) -> Expr<'f, 'g> {

@@ -1,0 +1,231 @@
+"""Graphs that once fell back or went wrong: one test per kind of bug, on PyTorch's eager answer."""
+
+from __future__ import annotations
+
+import warnings
+
+import permalloy
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", permalloy.FallbackWarning)
+        yield
+
+
+def copies(args):
+    return [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def run(fn, args):
+    """Outputs, gradients of all leaves, and the arguments afterwards."""
+    out = fn(*args)
+    outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    roots = [o for o in outs if o.requires_grad]
+    if roots:
+        torch.autograd.backward(roots, [torch.ones_like(r) for r in roots])
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    return outs, [a.grad for a in tensors], tensors
+
+
+def agrees(fn, *args, dynamic=None):
+    """Compiles ``fn``; results, gradients and written arguments must be eager's. Returns the compiled outputs."""
+    got = run(torch.compile(fn, backend="permalloy", fullgraph=True, dynamic=dynamic), copies(args))
+    want = run(fn, copies(args))
+    exact = run(fn, copies([a.double() if is_f32(a) else a for a in args]))
+    for mine, theirs, truth in zip(got, want, exact):
+        for m, t, x in zip(mine, theirs, truth):
+            if is_f32(m) and is_f32(t) and x.dtype == torch.float64:
+                assert_as_good(m, t, x)
+            else:
+                torch.testing.assert_close(m, t)
+    return got
+
+
+def is_f32(x):
+    return isinstance(x, torch.Tensor) and x.dtype == torch.float32
+
+
+def assert_as_good(mine, theirs, exact):
+    """No more than twice eager's own error, plus a few units of the last place of the largest value."""
+    assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+    odd = ~exact.isfinite()
+    torch.testing.assert_close(mine[odd], theirs[odd], equal_nan=True)
+    if not bool((~odd).any()):
+        return
+    mine, theirs, exact = (v.detach()[~odd].double() for v in (mine, theirs, exact))
+    limit = 2 * (theirs - exact).abs().max() + 8 * torch.finfo(torch.float32).eps * exact.abs().max()
+    assert (mine - exact).abs().max() <= limit
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def distinct(*tensors):
+    return len({t.untyped_storage().data_ptr() for t in tensors}) == len(tensors)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_clone_that_is_returned_is_no_alias(grad):
+    outs, _, (x,) = agrees(lambda x: x.clone(), torch.randn(3, requires_grad=grad))
+    assert distinct(outs[0], x)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_output_and_its_clone_have_memory_of_their_own(grad):
+    def f(x):
+        y = x + 1
+        return y, y.clone(), y.clone().view(3, 1)
+
+    outs, _, _ = agrees(f, torch.randn(3, requires_grad=grad))
+    assert distinct(*outs)
+
+
+def test_equal_outputs_have_memory_of_their_own():
+    outs, _, _ = agrees(lambda x: (torch.zeros(3), torch.zeros(3), x.sin(), x.sin()), torch.randn(3))
+    assert distinct(*outs)
+
+
+def test_equal_gradients_have_memory_of_their_own():
+    _, grads, _ = agrees(lambda x, y: x[9:].sum() + y[9:].sum(), leaf(4, 3), leaf(4, 3))
+    assert distinct(*grads)
+
+
+def test_a_clone_keeps_what_was_there_before_a_write():
+    def f(x):
+        y = x.clone()
+        x.mul_(2)
+        return y
+
+    agrees(f, torch.randn(3))
+
+
+def test_writing_to_an_output_that_the_backward_needs_is_noticed():
+    def f(a, b):
+        y = a @ b
+        return y, y.sin() + y.exp()
+
+    y, z = torch.compile(f, backend="permalloy")(leaf(3, 3), leaf(3, 3))
+    with torch.no_grad():
+        y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_writing_to_an_input_counts_as_a_version():
+    def f(x, w):
+        x.mul_(2)
+        return x * w
+
+    x, w = torch.randn(3), leaf(3)
+    torch.compile(f, backend="permalloy")(x, w)
+    assert x._version == 1
+
+
+# --- inputs that are overwritten --------------------------------------------------------------
+
+
+def test_the_backward_reads_inputs_as_they_were_before_the_write():
+    def f(x, y, w):
+        loss = (
+            ((x + w) ** 2).sum()
+            + (y[1:].sin() * w).sum()
+            + (y.t().contiguous() @ w.unsqueeze(0).expand(3, 4).t()).sum()
+        )
+        x.mul_(2)
+        y.zero_()
+        return loss
+
+    agrees(f, torch.randn(3, 4), torch.randn(4, 4), leaf(4))
+
+
+def test_the_backward_reads_inputs_of_any_size_as_they_were():
+    def f(x, w):
+        y = x[1:].sin() @ w + x[1:].exp() @ w
+        x.add_(1)
+        return y
+
+    agrees(f, torch.randn(5, 4), leaf(4, 3), dynamic=True)
+
+
+# --- views ------------------------------------------------------------------------------------
+
+
+def test_an_operator_gets_a_copy_of_a_flipped_value():
+    agrees(lambda x: (torch.linalg.inv(x.flip(0)), x.flip(1) @ x), leaf(4, 4))
+
+
+def test_a_mask_and_a_divided_dim_meet_in_one_operation():
+    def f(x):
+        v = torch.cat([x, x * 0.5]).unfold(0, 2, 2)[:3]
+        return v.diagonal_scatter(v.diagonal().flip(-1) * 2)
+
+    agrees(f, leaf(4))
+
+
+def test_a_sum_over_one_element():
+    agrees(lambda x: x.expand(2, 4).reshape(8)[1:2:2].sum(0, keepdim=True), leaf(4))
+
+
+def test_a_scatter_of_a_padded_value():
+    agrees(lambda x: x.unfold(0, 2, 2)[..., 0].clone(), leaf(3, 2))
+
+
+def test_values_that_differ_where_strides_promise_they_repeat():
+    # The strides PyTorch promises for a scatter into an expanded tensor are the expanded tensor's.
+    agrees(lambda x: x.expand(3, 2).select_scatter(x.exp(), 0, 2), leaf(2))
+
+
+def test_a_window_of_an_expanded_value_is_returned():
+    agrees(lambda x: (x * 1.5)[:, ::2].unsqueeze(0).expand(2, 5, 3).unfold(2, 2, 1), leaf(5, 5))
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_values_without_elements(size):
+    def f(x, w):
+        e = x[7:]
+        return e.sin(), torch.cat([e, x]).sum(0), e.sum(0) + e.prod(0), e @ w, (e @ w).relu().sum(), e.mean(1)
+
+    agrees(f, leaf(5, size), leaf(size, 4))
+
+
+def test_a_batch_that_shrinks_to_nothing():
+    f = torch.compile(lambda x, w, b: torch.nn.functional.linear(x, w, b).relu().sum(0), backend="permalloy")
+    w, b = leaf(5, 6), leaf(5)
+    for n in (3, 4, 0, 7):
+        x = torch.randn(n, 6)
+        torch.testing.assert_close(f(x, w, b), torch.nn.functional.linear(x, w, b).relu().sum(0))
+
+
+# --- symbolic sizes ---------------------------------------------------------------------------
+
+
+def test_sizes_that_only_guards_make_equal():
+    def f(x, wqkv, wo):
+        b, t, d = x.shape
+        q, k, v = (x @ wqkv).view(b, t, 3, 4, d // 4).permute(2, 0, 3, 1, 4)
+        p = (q @ k.transpose(-2, -1)).softmax(-1) @ v
+        return p.transpose(1, 2).reshape(b, t, d) @ wo
+
+    agrees(f, leaf(2, 6, 16), leaf(16, 48), leaf(16, 16), dynamic=True)
+
+
+def test_a_step_over_a_symbolic_range():
+    agrees(lambda x: x[x.shape[0] // 3 : -1 : 2] * 2, leaf(11, 5), dynamic=True)
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def test_the_range_of_a_16_bit_logit_is_rounded_to_its_dtype():
+    x = torch.linspace(0.5, 1, 9, dtype=torch.bfloat16, requires_grad=True)
+    agrees(lambda x: torch.logit(x, 1e-4), x)
