@@ -6,10 +6,13 @@
 //! assert!(listing.contains("pointwise"));
 //! ```
 
+pub mod compare;
 mod decompose;
+pub mod execute;
 pub mod filetest;
 pub mod ops;
 pub mod opt;
+pub mod plan;
 pub mod stages;
 mod values;
 
@@ -23,7 +26,10 @@ usage: permalloy COMMAND …
 
   opt [--bless] FILE…            run filetests (files or folders of .pm) and compare with what they expect
   opt --stage NAME,… FILE        run stages on a graph and print the result (FILE `-` is standard input)
+  opt FILE                       a reproducer of an internal error: compile it again, compare what it computes
   opt --stages                   list the stages
+  explain [--json] FILE          show the plan for a graph: routes, kernels, what is saved, pass times
+  run [--seed N] FILE            compile a graph, run it without PyTorch and print its outputs
   ops [--target cpu] [--json]    list the declared operators with cost and route
   ops [--target cpu] NAME        show one operator
 ";
@@ -58,9 +64,11 @@ where
         Some(Arg::Value(name)) => match name.to_str() {
             Some("opt") => opt::command(parser),
             Some("ops") => ops::command(parser),
+            Some("explain") => plan::explain(parser),
+            Some("run") => plan::run(parser),
             _ => {
                 let name = name.to_string_lossy();
-                let hint = permalloy_ir::did_you_mean(&name, ["opt", "ops"]);
+                let hint = permalloy_ir::did_you_mean(&name, ["opt", "ops", "explain", "run"]);
                 Err(CliError::Usage(format!("there is no command `{name}`{hint}\n{HELP}")))
             }
         },

@@ -2,10 +2,10 @@
 
 use crate::CliError;
 use crate::filetest::{files_below, run_file};
+use crate::plan::{options_of, read, replay};
 use crate::stages::{STAGES, run_stages, stages_named};
 use lexopt::{Arg, Parser, ValueExt};
 use std::fmt::Write;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub fn command(mut parser: Parser) -> Result<String, CliError> {
@@ -15,6 +15,7 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         match arg {
             Arg::Long("stages") => list = true,
             Arg::Long("bless") => bless = true,
+            Arg::Long("help") | Arg::Short('h') => return Ok(crate::HELP.to_string()),
             Arg::Long("stage") => stages = Some(parser.value()?.string()?),
             Arg::Value(path) => paths.push(path.into()),
             other => return Err(other.unexpected().into()),
@@ -27,7 +28,7 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         (_, []) => Err(CliError::Usage("opt needs a file (or --stages)".to_string())),
         (Some(names), [path]) => {
             let stages = stages_named(names.split(',').map(str::trim)).map_err(CliError::Usage)?;
-            let text = read(path).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))?;
+            let text = read(path)?;
             run_stages(&text, &stages).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
         }
         (Some(_), _) => Err(CliError::Usage("opt --stage takes one file".to_string())),
@@ -44,8 +45,8 @@ fn run_all(paths: &[PathBuf], bless: bool) -> Result<String, CliError> {
     let (mut report, mut failed) = (String::new(), 0);
     for file in &files {
         // Writing to a string cannot fail.
-        let _ = match run_file(file, bless) {
-            Ok(()) => writeln!(report, "ok     {}", file.display()),
+        let _ = match one(file, bless) {
+            Ok(said) => writeln!(report, "ok     {}{said}", file.display()),
             Err(message) => {
                 failed += 1;
                 writeln!(report, "FAILED {}\n{}", file.display(), message.trim_end())
@@ -56,11 +57,13 @@ fn run_all(paths: &[PathBuf], bless: bool) -> Result<String, CliError> {
     if failed == 0 { Ok(report) } else { Err(CliError::Failed(report)) }
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
-        return Ok(text);
+/// A filetest, or a reproducer: a graph with compiler options instead of stages.
+fn one(file: &Path, bless: bool) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
+    match options_of(&text)? {
+        Some(options) if !text.lines().any(|l| l.starts_with("// run:")) => {
+            replay(&text, &options).map(|said| format!(": {}", said.trim_end()))
+        }
+        _ => run_file(file, bless).map(|()| String::new()),
     }
-    std::fs::read_to_string(path)
 }

@@ -1,9 +1,16 @@
 //! The stages a filetest may run. A later pass joins by one entry in [`STAGES`].
 
+use crate::compare::{compare_graph, execute_graph};
 use crate::decompose::decompose;
+use crate::execute::Machine;
 use crate::values::{Arguments, print_outputs};
 use permalloy_interp::{Options, run};
 use permalloy_ir::{Graph, did_you_mean, verify};
+use permalloy_loops::Limits;
+use permalloy_loops::kernel::Program;
+use permalloy_ops::policy::Policy;
+use permalloy_passes::{RouteOptions, partition, route, simplify};
+use std::fmt::Write;
 
 /// One step on the way of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +31,24 @@ pub const STAGES: &[Stage] = &[
         doc: "replace every operator by its first rule that accepts it; prints the graph",
         apply: decompose_all,
     },
+    Stage { name: "route", doc: "give every operator its route on the CPU; prints the graph", apply: route_all },
+    Stage {
+        name: "simplify",
+        doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
+        apply: clean,
+    },
+    Stage {
+        name: "partition",
+        doc: "cut a joint graph; prints what is saved, the forward and the backward",
+        apply: cut,
+    },
+    Stage { name: "lower", doc: "lower to loops and fuse; prints the program (both, after `partition`)", apply: lower },
+    Stage { name: "run", doc: "compile and run without PyTorch; prints the outputs", apply: run_compiled },
+    Stage {
+        name: "compare",
+        doc: "compile, run, and compare with the interpreter; prints how many agree",
+        apply: agree,
+    },
     Stage { name: "interp", doc: "run in the reference interpreter; prints the outputs", apply: interpret },
 ];
 
@@ -35,6 +60,8 @@ pub struct Work<'t> {
     pub arguments: Arguments<'t>,
     /// There as soon as `parse` has run.
     pub graph: Option<Graph>,
+    /// Forward and backward, once `partition` has run; the graph stays joint.
+    pub pieces: Vec<Graph>,
     /// What the last stage prints.
     pub printed: String,
 }
@@ -62,7 +89,7 @@ pub fn stages_named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<
 /// The text is parsed first, whether the list says so or not.
 pub fn run_stages(text: &str, stages: &[&Stage]) -> Result<String, String> {
     let arguments = Arguments::read(text)?;
-    let mut work = Work { text, arguments, graph: None, printed: String::new() };
+    let mut work = Work { text, arguments, graph: None, pieces: vec![], printed: String::new() };
     let implied = stages.first().is_none_or(|s| s.name != "parse").then_some(&STAGES[0]);
     for stage in implied.into_iter().chain(stages.iter().copied()) {
         (stage.apply)(&mut work).map_err(|e| format!("{}: {e}", stage.name))?;
@@ -98,5 +125,71 @@ fn interpret(work: &mut Work<'_>) -> Result<(), String> {
     let inputs = work.arguments.inputs(graph)?;
     let outputs = run(graph, &inputs, Options { round: work.arguments.round }).map_err(|e| e.to_string())?;
     work.printed = print_outputs(&outputs);
+    Ok(())
+}
+
+fn route_all(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
+    let graph = route(work.graph()?, &RouteOptions { policy, overrides: vec![] }).graph;
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn clean(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let graph = simplify(work.graph()?);
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+/// As the driver cuts: values with symbolic sizes can be saved when the text names them.
+fn cut(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let given = Graph::parse(work.text).map_err(|e| e.to_string())?;
+    let names: std::collections::BTreeSet<&str> = given.values().map(|(_, v)| &*v.name).collect();
+    let cut = partition(work.graph()?, &|name| names.contains(name)).map_err(|e| e.to_string())?;
+    let mut text = String::new();
+    for (name, ty) in &cut.saved {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "saved %{name}: {ty}");
+    }
+    for d in &cut.saved_ints {
+        let _ = writeln!(text, "saved {d}");
+    }
+    let _ = writeln!(text, "{} bytes saved beside the inputs", cut.saved_bytes);
+    work.pieces = vec![simplify(&cut.forward), simplify(&cut.backward)];
+    work.pieces.iter().for_each(|g| text.push_str(&g.to_string()));
+    work.printed = text;
+    Ok(())
+}
+
+fn lower(work: &mut Work<'_>) -> Result<(), String> {
+    let graphs = if work.pieces.is_empty() { std::slice::from_ref(work.graph()?) } else { &work.pieces[..] };
+    let one = |g: &Graph| -> Result<Program, String> {
+        verify(g).map_err(|e| e.to_string())?;
+        permalloy_loops::lower(g, Limits::CPU).map_err(|e| e.to_string())
+    };
+    let programs = graphs.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    work.printed = programs.iter().map(Program::to_string).collect();
+    Ok(())
+}
+
+fn run_compiled(work: &mut Work<'_>) -> Result<(), String> {
+    let results = execute_graph(work.graph()?, &work.arguments, &Default::default(), Machine::default())?;
+    work.printed = print_outputs(&results.outputs);
+    Ok(())
+}
+
+fn agree(work: &mut Work<'_>) -> Result<(), String> {
+    let done = compare_graph(work.graph()?, &work.arguments, &Default::default(), Machine::default());
+    let done = done.map_err(|e| e.to_string())?;
+    work.printed = format!("{} elements agree\n", done.elements - done.uncertain);
+    if done.uncertain > 0 {
+        // Writing to a string cannot fail.
+        let _ = writeln!(work.printed, "{} elements are open to rounding", done.uncertain);
+    }
     Ok(())
 }

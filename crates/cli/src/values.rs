@@ -17,7 +17,7 @@ pub struct Arguments<'t> {
     /// Name of an input with the text of its elements.
     inputs: Vec<(&'t str, &'t str)>,
     symbols: Vec<(&'t str, i64)>,
-    seed: u64,
+    pub seed: u64,
     pub round: bool,
 }
 
@@ -42,13 +42,19 @@ impl<'t> Arguments<'t> {
         Ok(arguments)
     }
 
-    /// One value an input of a verified graph.
-    pub fn inputs(&self, graph: &Graph) -> Result<Vec<InputValue>, String> {
+    /// Values of the graph's size symbols.
+    pub fn symbols(&self, graph: &Graph) -> Result<SymbolValues, String> {
         let mut symbols: SymbolValues = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
         for (name, value) in &self.symbols {
             let slot = symbols.get_mut(*name).ok_or_else(|| format!("the graph has no symbol {name}"))?;
             *slot = *value;
         }
+        Ok(symbols)
+    }
+
+    /// One value an input of a verified graph.
+    pub fn inputs(&self, graph: &Graph) -> Result<Vec<InputValue>, String> {
+        let symbols = self.symbols(graph)?;
         let is_input = |name: &str| {
             graph.inputs.iter().any(|i| matches!(i, Input::Tensor { value, .. } if *graph.value(*value).name == *name))
         };

@@ -97,3 +97,52 @@ fn mistakes_get_the_nearest_name() {
     assert!(permalloy(&["--help"], "").1.contains("permalloy COMMAND"));
     assert!(permalloy(&["--version"], "").1.starts_with("permalloy 0."));
 }
+
+#[test]
+fn plans_and_runs_need_no_pytorch() {
+    let (status, out, err) = permalloy(&["run", "-"], GRAPH);
+    assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "output 0: f32[1] [-1.5]\n", ""));
+    let without = GRAPH.replace("// input %x = [1.5]\n", "");
+    let (a, b) = (permalloy(&["run", "--seed", "1", "-"], &without), permalloy(&["run", "--seed=2", "-"], &without));
+    assert!(a.0 == Some(0) && b.0 == Some(0) && a.1 != b.1, "{a:?} {b:?}");
+    let (status, out, _) = permalloy(&["explain", "-"], GRAPH);
+    assert!(status == Some(0) && out.contains("1 fused kernels, 0 native calls") && out.contains("k0_neg"), "{out}");
+    let (status, out, _) = permalloy(&["explain", "--json", "-"], GRAPH);
+    assert!(status == Some(0) && out.starts_with('{') && out.contains("\"fused\":1"), "{out}");
+}
+
+#[test]
+fn plans_and_runs_say_what_is_wrong() {
+    for name in ["run", "explain"] {
+        assert!(usage(&[name]).contains(&format!("{name} needs a file")));
+        assert!(usage(&[name, "--frobnicate"]).contains("--frobnicate"));
+        assert!(command([name, "--help"]).unwrap().contains(&format!("usage: permalloy {name}")));
+        let (status, out, err) = permalloy(&[name, "no/such/file.pm"], "");
+        assert_eq!((status, out.as_str()), (Some(1), ""));
+        assert!(err.starts_with("no/such/file.pm: No such file"), "{err}");
+        let (status, _, err) = permalloy(&[name, "-"], &GRAPH.replace("prim.neg(%x)", "prim.neg(%z)"));
+        assert!(status == Some(1) && err.starts_with("-: line 4, column"), "{err}");
+    }
+    let (status, _, err) = permalloy(&["run", "-"], &GRAPH.replace("prim.neg", "aten.no_such_op.default"));
+    assert!(status == Some(1) && err.contains("needs PyTorch"), "{err}");
+    let (status, _, err) = permalloy(&["explain", "--target", "cpv", "-"], GRAPH);
+    assert!(status == Some(1) && err.contains("no policy for target cpv"), "{err}");
+}
+
+#[test]
+fn reproducers_are_replayed() {
+    let dir = std::env::temp_dir().join(format!("permalloy-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("internal-error-0.pm");
+    let path = file.to_str().unwrap();
+    let options =
+        "// internal error: after lower: broken\n// options: {\"check\": false, \"routes\": [], \"target\": \"cpu\"}\n";
+    std::fs::write(&file, format!("{options}{GRAPH}")).unwrap();
+    let (status, out, err) = permalloy(&["opt", path], "");
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("compiles to 1 steps; 1 elements agree with the interpreter"), "{out}");
+    std::fs::write(&file, format!("{}{GRAPH}", options.replace("[]", "[[\"aten.foo\", \"native\"]]"))).unwrap();
+    let (status, _, err) = permalloy(&["opt", path], "");
+    assert!(status == Some(1) && err.contains("still fails: route override `aten.foo` matches no operator"), "{err}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}

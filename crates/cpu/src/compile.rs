@@ -361,6 +361,8 @@ impl Compiler<'_> {
     /// Ops that run once a task, and once a block of rows.
     fn row_level(&mut self) {
         let mut narrow = 0;
+        // Where memory may be shared, stores come after all loads: another result may lie where a later one is read.
+        let (mut late, mut late_rows) = (Vec::new(), Vec::new());
         for v in 0..self.k.values.len() {
             let f = self.facts[v];
             let node = &self.k.values[v].node;
@@ -397,7 +399,16 @@ impl Compiler<'_> {
                     self.fixed(v, kind)
                 }
             };
-            if f.rows { self.program.phases[f.depth].rows.push(m) } else { self.program.once.push(m) }
+            match (f.rows, self.stored(v).is_some() && !self.exclusive) {
+                (true, true) => late_rows.push(m),
+                (true, false) => self.program.phases[f.depth].rows.push(m),
+                (false, true) => late.push(m),
+                (false, false) => self.program.once.push(m),
+            }
+        }
+        self.program.once.extend(late);
+        if let Some(phase) = self.program.phases.last_mut() {
+            phase.rows.extend(late_rows);
         }
     }
 
@@ -412,7 +423,7 @@ impl Compiler<'_> {
                 Kind::Load { memory: self.memory[v], copy }
             }
             Node::LoadAt { index, stride, size, .. } => {
-                Kind::LoadAt { memory: self.memory[v], index: s(index), stride: *stride, size: *size }
+                Kind::LoadAt { memory: self.memory[v], index: s(index), stride: *stride, size: *size, copy: false }
             }
             Node::Index(a) => Kind::Index(TileAccess::new(a, self.layout, self.row_axes, false)),
             Node::Unary(op, x) => Kind::Unary(*op, s(x)),
@@ -554,7 +565,11 @@ impl Compiler<'_> {
         let direct =
             self.direct_store(v).filter(|s| self.facts[self.k.values[*s].node.operands()[0]].depth == plan.phase);
         let direct = direct.map(|s| self.memory[s]);
-        let kind = self.kind(v);
+        let mut kind = self.kind(v);
+        if let Kind::LoadAt { copy, .. } = &mut kind {
+            // Later phases look for it where it is kept.
+            *copy = kept_at[v].is_some();
+        }
         b.out.push(Micro { kind, dst, at, direct });
     }
 

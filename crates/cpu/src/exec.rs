@@ -153,8 +153,8 @@ impl Worker<'_> {
                 }
                 Kind::Recall => to,
                 Kind::Load { memory, copy } => self.load(*memory, *copy, info.class, inside, to),
-                Kind::LoadAt { memory, index, stride, size } => {
-                    self.load_at(*memory, *index, (*stride, *size), info.shape, inside, to)
+                Kind::LoadAt { memory, index, stride, size, copy } => {
+                    self.load_at(*memory, *index, (*stride, *size), *copy, info.shape, inside, to)
                 }
                 Kind::Index(access) => {
                     if access.has_masks() {
@@ -334,6 +334,7 @@ impl Worker<'_> {
         memory: usize,
         index: Slot,
         (stride, size): (i64, i64),
+        copy: bool,
         shape: Shape,
         span: Span,
         to: *mut u8,
@@ -357,6 +358,7 @@ impl Worker<'_> {
                     let at = indices.add(o * ix.o).read();
                     let one = Span { outer: (span.outer.0 + o, 1), inner: span.inner };
                     if !masked
+                        && !copy
                         && valid(at)
                         && no == 1
                         && m.dtype == class.dtype()

@@ -46,11 +46,13 @@ pub(crate) enum Kind {
         memory: usize,
         copy: bool,
     },
+    /// `copy`: never use the memory in place.
     LoadAt {
         memory: usize,
         index: Slot,
         stride: i64,
         size: i64,
+        copy: bool,
     },
     Index(TileAccess),
     Unary(PrimOp, Slot),

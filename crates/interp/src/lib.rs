@@ -22,6 +22,7 @@
 //! ```
 
 mod bind;
+pub mod bounds;
 mod external;
 mod index;
 mod pointwise;

@@ -140,6 +140,23 @@ impl Dim {
         }
     }
 
+    /// Quotient and rest such that `self = quotient · other + rest`, where every term that `other` divides goes into the
+    /// quotient; the rest is not bounded by `other`.
+    pub fn div_terms(&self, other: &Dim) -> (Dim, Dim) {
+        if let Some(q) = self.div_exact(other) {
+            return (q, Dim::ZERO);
+        }
+        let (mut quotient, mut rest) = (Dim::ZERO, Dim::ZERO);
+        for (monomial, coefficient) in terms_of(self) {
+            let term = from_terms(Terms::from([(monomial, coefficient)]));
+            match term.div_exact(other) {
+                Some(q) => quotient = &quotient + &q,
+                None => rest = &rest + &term,
+            }
+        }
+        (quotient, rest)
+    }
+
     /// Value under the given symbol values.
     pub fn eval(&self, symbols: &SymbolValues) -> Result<i64, EvalError> {
         let poly = match self {

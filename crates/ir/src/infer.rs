@@ -142,7 +142,19 @@ impl Rule<'_> {
         if not_float && t[0].dtype.is_float() {
             return Err(format!("{op}: operand is {}, not bool or integer", t[0].dtype));
         }
-        let not_bool = matches!(op, PrimOp::Neg | PrimOp::Abs | PrimOp::Sub | PrimOp::Shl | PrimOp::Shr);
+        let not_bool = matches!(
+            op,
+            PrimOp::Neg
+                | PrimOp::Abs
+                | PrimOp::Sub
+                | PrimOp::Shl
+                | PrimOp::Shr
+                | PrimOp::FloorDiv
+                | PrimOp::TruncDiv
+                | PrimOp::Mod
+                | PrimOp::Fmod
+                | PrimOp::Pow
+        );
         if not_bool && t[0].dtype == DType::Bool {
             return Err(format!("{op}: operand is bool; cast it first"));
         }

@@ -104,11 +104,11 @@ prims! {
     Sub "sub" Binary "(a, b); integers wrap; not bool";
     Mul "mul" Binary "(a, b); integers wrap; on bool: and";
     Div "div" Binary "(a, b) -> a/b; float only";
-    FloorDiv "floor_div" Binary "(a, b) -> floor(a/b); an integer divided by zero is an error in eager, 0 here";
+    FloorDiv "floor_div" Binary "(a, b) -> floor(a/b); not bool; an integer divided by zero is an error in eager, 0 here";
     TruncDiv "trunc_div" Binary "(a, b) -> trunc(a/b); same";
-    Mod "mod" Binary "(a, b) -> remainder with the divisor's sign (Python); integer by zero gives 0";
-    Fmod "fmod" Binary "(a, b) -> remainder with the dividend's sign (C)";
-    Pow "pow" Binary "(a, b) -> a**b; integers by repeated multiplication, wrapping; a negative integer power gives 0 (1 and -1 aside)";
+    Mod "mod" Binary "(a, b) -> remainder with the divisor's sign (Python); not bool; integer by zero gives 0";
+    Fmod "fmod" Binary "(a, b) -> remainder with the dividend's sign (C); not bool";
+    Pow "pow" Binary "(a, b) -> a**b; not bool; integers by repeated multiplication, wrapping; a negative integer power gives 0 (1 and -1 aside)";
     Min "min" Binary "(a, b); NaN if either is";
     Max "max" Binary "(a, b); NaN if either is";
     Atan2 "atan2" Binary "(a, b) -> angle of (b, a); float only";

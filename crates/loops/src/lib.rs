@@ -6,6 +6,7 @@
 mod domain;
 pub mod kernel;
 mod lower;
+mod text;
 mod units;
 mod view;
 

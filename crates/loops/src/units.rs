@@ -122,6 +122,7 @@ impl Units {
         self.users[on].push(u);
         let mut stack = vec![(u, self.level[on] + 1)];
         while let Some((x, least)) = stack.pop() {
+            assert!(x != on, "a unit would wait for itself");
             if self.level[x] < least {
                 self.level[x] = least;
                 stack.extend(self.users[x].iter().map(|y| (*y, least + 1)));

@@ -62,7 +62,12 @@ impl View {
         if self.is_empty() || shape.iter().any(|n| n.is_const(0)) {
             return Some(View::contiguous(shape));
         }
-        let mut parts: Vec<Part> = self.dims.iter().flatten().cloned().collect();
+        let parts: Vec<Part> = self.dims.iter().flatten().cloned().collect();
+        self.grouped(parts.clone(), shape).or_else(|| self.grouped(merged(parts), shape))
+    }
+
+    /// The parts dealt out to dims of these sizes.
+    fn grouped(&self, mut parts: Vec<Part>, shape: &[Dim]) -> Option<View> {
         let mut dims = Vec::with_capacity(shape.len());
         for n in shape.iter().rev() {
             let (mut need, mut dim) = (n.clone(), Vec::new());
@@ -175,6 +180,30 @@ impl Part {
     }
 }
 
+/// Parts that follow each other in memory as one.
+fn merged(parts: Vec<Part>) -> Vec<Part> {
+    let mut out: Vec<Part> = Vec::with_capacity(parts.len());
+    for inner in parts {
+        match out.last_mut() {
+            Some(outer)
+                if outer.mask.is_none() && inner.mask.is_none() && outer.stride == &inner.size * &inner.stride =>
+            {
+                *outer = Part { size: &outer.size * &inner.size, stride: inner.stride, mask: None };
+            }
+            _ => out.push(inner),
+        }
+    }
+    out
+}
+
+/// Runs backwards: strides are products of sizes and steps, so that their sign shows at any large sizes.
+pub fn is_negative(stride: &Dim) -> bool {
+    let mut symbols = Vec::new();
+    stride.collect_symbols(&mut symbols);
+    let large = symbols.into_iter().map(|s| (s, 1 << 10)).collect();
+    stride.eval(&large).is_ok_and(|n| n < 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +228,13 @@ mod tests {
         let flat = View::contiguous(&[s.clone(), t.clone(), Dim::from(8)]).reshape(&[&s * &t, Dim::from(8)]).unwrap();
         assert_eq!(flat.as_strided().unwrap().1, dims(&[8, 1]));
         assert_eq!(flat.reshape(&[s.clone(), t.clone(), Dim::from(8)]).unwrap().dims.len(), 3);
+    }
+
+    #[test]
+    fn boundaries_inside_of_parts_are_found_after_merging() {
+        let x = View::contiguous(&dims(&[3, 4, 3])).reshape(&dims(&[9, 4])).unwrap();
+        assert_eq!(x.as_strided().unwrap().1, dims(&[4, 1]));
+        assert_eq!(View::contiguous(&dims(&[3, 4])).permute(&[1, 0]).reshape(&dims(&[2, 6])), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Cleaning after routing: equal nodes become one, views of views fold, what nobody reads goes.
 
 use crate::memory::output_roots;
-use permalloy_ir::{Arg, Graph, Input, Node, Op, Output, PrimOp, TensorType, ValueId};
+use permalloy_ir::{Arg, Graph, Input, Node, Op, Output, PrimOp, TensorType, ValueId, contiguous_strides};
 use permalloy_ops::Effect;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -16,7 +16,13 @@ pub fn simplify(graph: &Graph) -> Graph {
         seen: HashMap::default(),
         owns: output_roots(graph),
         owned: BTreeSet::new(),
+        returned: vec![false; graph.value_count()],
     };
+    for o in &graph.outputs {
+        if let Output::Value(v) = o {
+            s.returned[v.0 as usize] = true;
+        }
+    }
     s.out.symbols = graph.symbols.clone();
     for input in &graph.inputs {
         match input {
@@ -88,6 +94,8 @@ struct Simplify {
     owned: BTreeSet<ValueId>,
     /// Pure nodes made so far, by structure. Looked up only, never iterated.
     seen: HashMap<u64, Vec<Made>, BuildHasherDefault<DefaultHasher>>,
+    /// Outputs of the given graph: their layout is promised, row-major where nothing else is said.
+    returned: Vec<bool>,
 }
 
 impl Simplify {
@@ -102,8 +110,11 @@ impl Simplify {
         let kwargs: Vec<(Arc<str>, Arg)> = node.kwargs.iter().map(|(n, a)| (n.clone(), map(a))).collect();
         let mut new = Node { op: node.op.clone(), args, kwargs, results: vec![], loc: None };
         if let Op::Prim(p) = node.op {
-            let ty = node.result().map(|v| graph.ty(v));
-            if let Some(same) = ty.and_then(|ty| self.fold(p, &mut new, ty)) {
+            let result = node.result();
+            let same = result.and_then(|v| self.fold(p, &mut new, graph.ty(v)));
+            if let (Some(same), Some(v)) = (same, result)
+                && (!self.returned[v.0 as usize] || self.keeps_layout(same, graph.ty(v)))
+            {
                 self.bind(node, &[Some(same)]);
                 return;
             }
@@ -202,6 +213,12 @@ impl Simplify {
     /// `x`, unless the result was promised strides that `x` was not.
     fn unpromised(&self, x: ValueId, ty: &TensorType) -> Option<ValueId> {
         (ty.strides.is_none() || self.out.ty(x).strides == ty.strides).then_some(x)
+    }
+
+    /// An output that becomes `x` gets what it was promised. (A view of an input has the input's layout anyway.)
+    fn keeps_layout(&self, x: ValueId, ty: &TensorType) -> bool {
+        let dense = |t: &TensorType| t.strides.clone().unwrap_or_else(|| contiguous_strides(&t.shape));
+        self.out.producer(x).is_none() || dense(self.out.ty(x)) == dense(ty)
     }
 
     fn operand_of(&self, x: ValueId, p: PrimOp) -> Option<ValueId> {

@@ -5,6 +5,8 @@
 //! read one of its operands; else it opens a group. What a group makes and others read is stored once, row-major.
 
 mod emit;
+mod empty;
+mod inputs;
 mod layout;
 mod native;
 mod nodes;
@@ -19,7 +21,7 @@ use permalloy_ir::{
     Arg, DType, Device, Dim, Graph, GraphKind, Input, Node, Output, PrimKind, PrimOp, SymbolValues, TensorType,
     ValueId, contiguous_strides,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -185,7 +187,7 @@ enum WorkKind {
     Copy,
     /// Sorted dims of the space.
     Reduce(PrimOp, Vec<usize>),
-    /// Operand 0 is read at operand 1 times `stride`; its own view over the space is given.
+    /// Operand 0 is read at operand 1 times `stride`; its own view over its memory is given.
     LoadAt {
         view: View,
         stride: Dim,
@@ -204,6 +206,12 @@ struct Lowering<'g> {
     bodies: Vec<Unit>,
     /// Units that read a memory value, by base.
     readers: BTreeMap<Val, Vec<UnitId>>,
+    /// Position of the last node that reads the old contents of an input that is overwritten.
+    last_reads: BTreeMap<Val, u32>,
+    /// Copies of such inputs' old contents, where they are read after the write.
+    kept: BTreeMap<Val, Val>,
+    /// Values that stand for an input's new contents.
+    new_contents: BTreeSet<Val>,
     position: u32,
 }
 
@@ -220,6 +228,9 @@ impl<'g> Lowering<'g> {
             units: Units::default(),
             bodies: Vec::new(),
             readers: BTreeMap::new(),
+            last_reads: inputs::last_reads(graph),
+            kept: BTreeMap::new(),
+            new_contents: BTreeSet::new(),
             position: 0,
         };
         for (i, v) in graph.values() {

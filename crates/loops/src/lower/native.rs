@@ -7,6 +7,9 @@ impl<'g> Lowering<'g> {
     pub(super) fn native(&mut self, node: &'g Node) -> Result<(), String> {
         // Operands first: some need a copy, which is a unit of its own.
         for v in node.operands() {
+            if self.as_it_was(v.0 as usize) != v.0 as usize {
+                return Err(format!("{} reads %{}, which is overwritten before", node.op, self.graph.value(v).name));
+            }
             self.strided_operand(v)?;
         }
         let unit = self.units.add(self.position);

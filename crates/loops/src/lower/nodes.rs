@@ -1,23 +1,23 @@
 //! What each kind of node becomes.
 
 use super::emit::flatten;
+use super::empty::{is_empty, zero};
 use super::*;
 
 impl<'g> Lowering<'g> {
     pub(super) fn node(&mut self, node: &'g Node) -> Result<(), String> {
         let Some(prim) = node.prim() else {
-            return if node.op.external() == Some("aten.copy_.default") {
-                self.copy_back(node)
-            } else {
-                self.native(node)
+            return match (node.op.external(), node.operand(0), node.result()) {
+                (Some("aten.copy_.default"), ..) => self.copy_back(node),
+                (Some("aten.clone.default"), Some(x), Some(result)) => {
+                    let (x, result) = (x.0 as usize, result.0 as usize);
+                    self.compute(WorkKind::Copy, self.infos[result].shape.clone(), vec![x], result, node)
+                }
+                _ => self.native(node),
             };
         };
         let result = node.result().ok_or("a prim has no result")?.0 as usize;
-        let operands: Vec<Val> = node.operands().iter().map(|v| v.0 as usize).collect();
-        if let Some(value) = self.of_nothing(prim, &operands, result) {
-            self.infos[result].home = Some(Home::Const(value));
-            return Ok(());
-        }
+        let operands: Vec<Val> = node.operands().iter().map(|v| self.as_it_was(v.0 as usize)).collect();
         match prim.kind() {
             PrimKind::Source => {
                 self.infos[result].home = Some(self.source(prim, node, result)?);
@@ -28,8 +28,11 @@ impl<'g> Lowering<'g> {
             PrimKind::Scan => Err(format!("{prim} has no loop form; it must be routed to a native operator")),
             PrimKind::Index => self.indexed(prim, node, &operands, result),
             PrimKind::Reduce => {
-                let dims = node.ints_attr("dims").iter().map(|d| *d as usize).collect();
+                let dims: Vec<usize> = node.ints_attr("dims").iter().map(|d| *d as usize).collect();
                 let space = self.infos[operands[0]].shape.clone();
+                if dims.iter().all(|d| space[*d].is_const(1)) {
+                    return self.fold_nothing(prim, &dims, operands[0], result, node);
+                }
                 self.compute(WorkKind::Reduce(prim, dims), space, operands, result, node)
             }
             _ => {
@@ -39,24 +42,25 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// What every element of a result is that is computed from no elements, or has none itself. Empty values have no
-    /// loops, so that nothing but a native operator or the caller ever asks for memory of theirs.
-    fn of_nothing(&self, prim: PrimOp, operands: &[Val], result: Val) -> Option<Scalar> {
-        let empty = |x: Val| self.infos[x].shape.iter().any(|n| n.is_const(0));
-        let dtype = self.infos[result].dtype;
-        let value = match (prim.kind(), prim) {
-            (PrimKind::Source, _) => return None,
-            (PrimKind::View, p) if p != PrimOp::Concat => return None,
-            (_, PrimOp::Prod | PrimOp::All) if empty(operands[0]) => 1,
-            (_, PrimOp::Sum | PrimOp::Any | PrimOp::IndexSum | PrimOp::ScatterSum) if empty(operands[0]) => 0,
-            _ if empty(result) => 0,
-            _ => return None,
-        };
-        Some(match dtype {
-            DType::Bool => Scalar::Bool(value != 0),
-            d if d.is_float() => Scalar::Float(f64::from(value)),
-            _ => Scalar::Int(i64::from(value)),
-        })
+    /// A reduction of single elements: those elements, or their position.
+    fn fold_nothing(
+        &mut self,
+        prim: PrimOp,
+        dims: &[usize],
+        x: Val,
+        result: Val,
+        node: &'g Node,
+    ) -> Result<(), String> {
+        if matches!(prim, PrimOp::Argmax | PrimOp::Argmin) {
+            self.infos[result].home = Some(Home::Const(Scalar::Int(0)));
+            return Ok(());
+        }
+        let shape = self.infos[result].shape.clone();
+        let from = self.infos[x].clone();
+        let kept = (0..from.view.dims.len()).filter(|d| !dims.contains(d)).map(|d| from.view.dims[d].clone()).collect();
+        let view = View { offset: from.view.offset, dims: kept };
+        self.infos.push(Info { shape: shape.clone(), view, home: None, ..from });
+        self.compute(WorkKind::Copy, shape, vec![self.infos.len() - 1], result, node)
     }
 
     pub(super) fn source(&self, prim: PrimOp, node: &Node, result: Val) -> Result<Home, String> {
@@ -81,6 +85,10 @@ impl<'g> Lowering<'g> {
 
     pub(super) fn view(&mut self, prim: PrimOp, node: &Node, x: Val, result: Val) -> Result<(), String> {
         let shape = self.infos[result].shape.clone();
+        if is_empty(&self.infos[x].shape) && !is_empty(&shape) {
+            self.infos[result].home = Some(Home::Const(zero(self.infos[result].dtype)));
+            return Ok(());
+        }
         let apply = |v: &View| -> Option<View> {
             let ints = |name| node.ints_attr(name).iter().map(|d| *d as usize).collect::<Vec<_>>();
             match prim {
@@ -108,6 +116,9 @@ impl<'g> Lowering<'g> {
         let view = view.ok_or_else(|| format!("{prim} of a dense value has no strided form"))?;
         self.infos[result].base = base;
         self.infos[result].view = view;
+        if self.new_contents.contains(&x) {
+            self.new_contents.insert(result);
+        }
         Ok(())
     }
 
@@ -147,10 +158,8 @@ impl<'g> Lowering<'g> {
         let space = self.infos[result].shape.clone();
         match prim {
             PrimOp::Gather | PrimOp::Take => {
-                let base = self.in_memory_one_part(x, d)?;
-                let info = &self.infos[base];
-                let size = info.shape[d].clone();
-                let mut view = info.view.clone();
+                let (base, mut view) = self.in_memory_one_part(x, d)?;
+                let size = self.infos[base].shape[d].clone();
                 let stride = view.dims[d].first().map_or(Dim::ZERO, |p| p.stride.clone());
                 view.dims[d].clear();
                 let index_rank = self.infos[index].shape.len();
@@ -188,17 +197,18 @@ impl<'g> Lowering<'g> {
         id
     }
 
-    /// A value in memory, the same as `x`, of which dim `d` is one strided run.
-    pub(super) fn in_memory_one_part(&mut self, x: Val, d: usize) -> Result<Val, String> {
+    /// A value in memory, the same as `x`, of which dim `d` is one strided run, with its view over that memory.
+    pub(super) fn in_memory_one_part(&mut self, x: Val, d: usize) -> Result<(Val, View), String> {
         let info = &self.infos[x];
         let fits = |v: &View| v.dims[d].len() <= 1 && !v.dims[d].iter().any(|p| p.mask.is_some());
-        let inline = matches!(self.home(info.base)?, Home::Const(_) | Home::Size(_) | Home::Iota);
-        if inline || !fits(&info.view) { self.materialize_view(x) } else { Ok(x) }
-    }
-
-    /// A value in memory, the same as `x`, that can be read without masks.
-    fn unmasked_in_memory(&mut self, x: Val) -> Result<Val, String> {
-        if self.is_inline(x)? || self.infos[x].view.has_masks() { self.materialize_view(x) } else { Ok(x) }
+        if !self.is_inline(x)?
+            && let Some(view) = self.memory_view(x, &info.view).filter(fits)
+        {
+            return Ok((x, view));
+        }
+        let copy = self.materialize_view(x)?;
+        let view = self.infos[copy].view.clone();
+        Ok((copy, view))
     }
 
     pub(super) fn scatter(
@@ -212,9 +222,17 @@ impl<'g> Lowering<'g> {
         node: &'g Node,
     ) -> Result<(), String> {
         let space = self.infos[src].shape.clone();
+        if is_empty(&self.infos[result].shape) {
+            self.empty_value(result);
+            return Ok(());
+        }
+        if is_empty(&space) {
+            self.infos[result].home = Some(Home::Const(zero(self.infos[result].dtype)));
+            return Ok(());
+        }
         // Copies are units of their own: make them before the scatter's.
-        let src = self.unmasked_in_memory(src)?;
-        let index = self.unmasked_in_memory(index)?;
+        let src = self.plain_operand(src)?;
+        let index = self.plain_operand(index)?;
         let unit = self.units.add(self.position);
         let (mut domain, dims) = Domain::of_shape(&space);
         let no_form = || "operand of a scatter has no strided form".to_string();
@@ -244,15 +262,25 @@ impl<'g> Lowering<'g> {
         self.settle(unit)
     }
 
+    /// The value as strided memory without masks, itself or a copy.
+    fn plain_operand(&mut self, x: Val) -> Result<Val, String> {
+        let strided = |l: &Self| l.memory_view(x, &l.infos[x].view).is_some_and(|v| !v.has_masks());
+        if !self.is_inline(x)? && strided(self) { Ok(x) } else { self.materialize_view(x) }
+    }
+
     pub(super) fn concat(&mut self, node: &'g Node, operands: &[Val], result: Val) -> Result<(), String> {
         let d = node.dim_attr("dim");
+        if is_empty(&self.infos[result].shape) {
+            self.empty_value(result);
+            return Ok(());
+        }
         let buffer = self.dense_buffer(result, BufferKind::Intermediate);
         let whole = View::contiguous(&self.infos[result].shape);
         let mut start = Dim::ZERO;
         let mut writers = Vec::new();
         for x in operands {
             let shape = self.infos[*x].shape.clone();
-            if shape[d].is_const(0) {
+            if is_empty(&shape) {
                 continue;
             }
             let end = &start + &shape[d];
@@ -306,7 +334,9 @@ impl<'g> Lowering<'g> {
             return Ok(x);
         }
         let copy = self.add_val(x, shape.clone());
-        let work = self.copy_work(x, copy, shape, fused(node));
+        let mut work = self.copy_work(x, copy, shape, fused(node));
+        self.over_dense_bases(&mut work)?;
+        let x = work.operands[0];
         if let Some(beside) = beside {
             let beside = self.units.find(beside);
             let rc = Rc::new(work.clone());
@@ -333,88 +363,6 @@ impl<'g> Lowering<'g> {
 
     pub(super) fn copy_work(&self, x: Val, copy: Val, space: Vec<Dim>, fused: Fused) -> Work {
         Work { kind: WorkKind::Copy, space, operands: vec![x], dtype: self.infos[x].dtype, result: copy, fused }
-    }
-
-    /// `aten.copy_(target, source)`: a store into an input, after everything that still reads the old contents.
-    pub(super) fn copy_back(&mut self, node: &'g Node) -> Result<(), String> {
-        let (target, source) = (
-            node.operand(0).ok_or("copy_ without target")?.0 as usize,
-            node.operand(1).ok_or("copy_ without source")?.0 as usize,
-        );
-        let base = self.infos[target].base;
-        let Home::Memory { buffer, layout, writers } = self.home(base)?.clone() else {
-            return Err("copy_ writes to a value that is not a graph input".into());
-        };
-        if !matches!(self.buffers[buffer.0 as usize].kind, BufferKind::Input(_)) {
-            return Err("copy_ writes to a value that is not a graph input".into());
-        }
-        let at = if base == target { layout } else { self.infos[target].view.clone() };
-        let (shape, dtype) = (self.infos[target].shape.clone(), self.infos[target].dtype);
-        let mut value = source;
-        if self.infos[source].shape != shape {
-            value = self.add_val(source, shape.clone());
-            let info = self.infos[source].clone();
-            let mut dims = info.view.dims.clone();
-            dims.splice(0..0, std::iter::repeat_n(vec![], shape.len() - info.shape.len()));
-            self.infos[value].base = info.base;
-            self.infos[value].view = View { offset: info.view.offset, dims }.expand(&shape);
-        }
-        // Always a group of its own: nothing that reads the old contents may come to depend on it.
-        let copy = self.add_val(target, shape.clone());
-        self.infos[copy].dtype = dtype;
-        let from = self.infos[value].dtype;
-        let kind = if from == dtype { WorkKind::Copy } else { WorkKind::Pointwise(PrimOp::Cast) };
-        let work = Rc::new(Work { kind, space: shape, operands: vec![value], dtype, result: copy, fused: fused(node) });
-        let readers = self.readers.get(&base).cloned().unwrap_or_default();
-        self.place_writer(&work, base, &readers, &at)?;
-        let unit = self.add_store(ExtraStore { val: copy, buffer, target: at })?;
-        for r in readers.into_iter().chain(writers) {
-            self.units.add_dep(unit, r);
-        }
-        if let Some(Home::Memory { writers, .. }) = &mut self.infos[base].home {
-            *writers = vec![unit];
-        }
-        if let Some(r) = node.result() {
-            let info = self.infos[target].clone();
-            let r = r.0 as usize;
-            self.infos[r].base = info.base;
-            self.infos[r].view = if info.base == target { View::contiguous(&info.shape) } else { info.view };
-        }
-        Ok(())
-    }
-
-    /// A group for a node that overwrites an input: the operand's own group if it reads that input just where it is
-    /// written, or not at all; else a new one.
-    pub(super) fn place_writer(
-        &mut self,
-        work: &Rc<Work>,
-        target: Val,
-        readers: &[UnitId],
-        at: &View,
-    ) -> Result<(), String> {
-        if let Some(Home::Group { unit, .. }) = self.infos[self.infos[work.operands[0]].base].home.clone() {
-            let others_free = readers.iter().all(|r| *r == unit || !self.units.depends(*r, unit));
-            if others_free && self.reads_only_at(unit, target, at, &work.space) && self.try_join(unit, work) {
-                return Ok(());
-            }
-        }
-        let unit = self.open_group(&work.space);
-        if self.try_join(unit, work) { Ok(()) } else { Err("a copy does not fit a space of its own shape".into()) }
-    }
-
-    /// Every read of `target` in the group is at the address that a store through `at` over `space` would have.
-    pub(super) fn reads_only_at(&self, unit: UnitId, target: Val, at: &View, space: &[Dim]) -> bool {
-        let Unit::Group(g) = &self.bodies[unit] else { return false };
-        let mut domain = g.domain.clone();
-        let leaves = domain.leaves();
-        let Some(dims) = domain.cut(&leaves, space) else { return false };
-        let Some(want) = domain.address(&dims, at) else { return false };
-        let leaves = domain.leaves();
-        let want = flatten(&domain, &want, &leaves);
-        g.slots.iter().flat_map(|s| &s.sources).all(|(s, _)| match s {
-            Source::Memory { val, at } if self.infos[*val].base == target => flatten(&domain, at, &leaves) == want,
-            _ => true,
-        })
     }
 }
 

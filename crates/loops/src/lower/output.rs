@@ -1,5 +1,6 @@
 //! What the program returns, and in which memory.
 
+use super::empty::is_empty;
 use super::*;
 
 impl<'g> Lowering<'g> {
@@ -61,9 +62,13 @@ impl<'g> Lowering<'g> {
                     }
                     return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset });
                 }
-                if kind == BufferKind::Native && identity && !taken.contains(&buffer) {
+                let strides = self.buffers[buffer.0 as usize].strides.clone();
+                if kind == BufferKind::Native
+                    && identity
+                    && same_strides(&ty.shape, &promised, &strides)
+                    && !taken.contains(&buffer)
+                {
                     taken.push(buffer);
-                    let strides = self.buffers[buffer.0 as usize].strides.clone();
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset: Dim::ZERO });
                 }
                 if kind == BufferKind::Intermediate
@@ -106,6 +111,10 @@ impl<'g> Lowering<'g> {
         let dense = || contiguous_strides(&ty.shape);
         let Some(strides) = &ty.strides else { return dense() };
         let eval = |d: &Dim| d.eval(&self.hints).unwrap_or(0);
+        // Of no elements by hint, nothing can be told.
+        if ty.shape.iter().any(|n| eval(n) == 0) {
+            return strides.clone();
+        }
         let mut dims: Vec<(i64, i64)> = (0..ty.rank())
             .filter(|d| !(strides[*d].is_const(0) && repeats(*d)))
             .map(|d| (eval(&strides[d]), eval(&ty.shape[d])))
@@ -132,6 +141,11 @@ impl<'g> Lowering<'g> {
 
     /// A fresh output holding a copy of `x`; dims that eager returns with stride 0 are stored once.
     pub(super) fn output_copy(&mut self, x: Val, ty: &TensorType, promised: Vec<Dim>) -> Result<TensorRef, String> {
+        if is_empty(&ty.shape) {
+            let name = self.infos[x].name.clone();
+            let buffer = self.add_buffer(&name, ty, promised.clone(), BufferKind::Output);
+            return Ok(TensorRef { buffer, shape: ty.shape.clone(), strides: promised, offset: Dim::ZERO });
+        }
         let stored = |d: usize| !promised[d].is_const(0) || ty.shape[d].is_const(1);
         let shape: Vec<Dim> = (0..ty.rank()).map(|d| if stored(d) { ty.shape[d].clone() } else { Dim::ONE }).collect();
         let mut source = x;

@@ -1,6 +1,7 @@
 //! Finding a group for a computing node.
 
 use super::emit::flatten;
+use super::empty::is_empty;
 use super::layout::relayout;
 use super::*;
 
@@ -11,24 +12,10 @@ impl<'g> Lowering<'g> {
 
     /// Puts a node into the best group that takes it.
     pub(super) fn place(&mut self, mut work: Work) -> Result<(), String> {
-        for (k, x) in work.operands.iter_mut().enumerate() {
-            let view = match &work.kind {
-                WorkKind::LoadAt { view, .. } if k == 0 => view,
-                _ => &self.infos[*x].view,
-            };
-            // A masked constant has no address to mask, and not every view of a strided value is strided: give the view
-            // dense memory to look at.
-            let looks_at_dense =
-                if self.is_inline(*x)? { view.has_masks() } else { self.memory_view(*x, view).is_none() };
-            if looks_at_dense {
-                let base = self.infos[*x].base;
-                let dense = self.materialize_view(base)?;
-                let mut info = self.infos[*x].clone();
-                info.base = dense;
-                self.infos.push(info);
-                *x = self.infos.len() - 1;
-            }
+        if is_empty(&work.space) {
+            return self.place_empty(&work);
         }
+        self.over_dense_bases(&mut work)?;
         let work = Rc::new(work);
         let mut homes: Vec<UnitId> = Vec::new();
         let mut siblings: Vec<UnitId> = Vec::new();
@@ -57,13 +44,16 @@ impl<'g> Lowering<'g> {
         {
             return Ok(());
         }
-        let unit = self.open_group(&work.space);
-        if self.try_join(unit, &work) { Ok(()) } else { self.place_over_copies(&work) }
+        self.place_alone(&work)
     }
 
-    /// The way out for a node whose operands want their axes divided in ways that do not go together (a mask over a dim
-    /// that another operand has in parts): dense copies of those that are not plain.
-    fn place_over_copies(&mut self, work: &Rc<Work>) -> Result<(), String> {
+    /// Puts a node into a group of its own.
+    pub(super) fn place_alone(&mut self, work: &Rc<Work>) -> Result<(), String> {
+        if self.open_group_for(work) {
+            return Ok(());
+        }
+        // The way out for a node whose operands want their axes divided in ways that do not go together (a mask over a
+        // dim that another operand has in parts): dense copies of those that are not plain.
         let misfit = || format!("{} does not fit a space of its own shape", work.fused.op);
         let mut plain = (**work).clone();
         for (k, x) in work.operands.iter().enumerate() {
@@ -73,11 +63,37 @@ impl<'g> Lowering<'g> {
                 plain.operands[k] = self.materialize_view(*x)?;
             }
         }
-        if plain.operands == work.operands {
-            return Err(misfit());
+        if plain.operands != work.operands && self.open_group_for(&Rc::new(plain)) { Ok(()) } else { Err(misfit()) }
+    }
+
+    /// A masked constant has no address to mask, and not every view of a strided value is strided: gives such views dense
+    /// memory to look at.
+    pub(super) fn over_dense_bases(&mut self, work: &mut Work) -> Result<(), String> {
+        let indexed = matches!(work.kind, WorkKind::LoadAt { .. });
+        for x in work.operands.iter_mut().skip(usize::from(indexed)) {
+            let view = &self.infos[*x].view;
+            let looks_at_dense =
+                if self.is_inline(*x)? { view.has_masks() } else { self.memory_view(*x, view).is_none() };
+            if looks_at_dense {
+                let base = self.infos[*x].base;
+                let dense = self.materialize_view(base)?;
+                let mut info = self.infos[*x].clone();
+                info.base = dense;
+                self.infos.push(info);
+                *x = self.infos.len() - 1;
+            }
         }
+        Ok(())
+    }
+
+    /// A group for the node alone; false leaves everything as it was.
+    fn open_group_for(&mut self, work: &Rc<Work>) -> bool {
         let unit = self.open_group(&work.space);
-        if self.try_join(unit, &Rc::new(plain)) { Ok(()) } else { Err(misfit()) }
+        let fits = self.try_join(unit, work);
+        if !fits {
+            self.bodies[unit] = Unit::Merged;
+        }
+        fits
     }
 
     /// Joins the groups of a node's operands into one that also takes the node. The group with the largest space comes
@@ -104,7 +120,8 @@ impl<'g> Lowering<'g> {
         for src in others {
             // What the target reads from memory cannot be made after it in the same body.
             let feeds = merged.iter().any(|m| self.units.depends(*m, *src));
-            if !feeds && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
+            let apart = merged.iter().all(|m| !self.meet_in_memory(*m, *src));
+            if !feeds && apart && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
                 merged.push(*src);
             }
         }
@@ -123,6 +140,20 @@ impl<'g> Lowering<'g> {
         }
         self.bodies[target] = Unit::Group(before);
         false
+    }
+
+    /// One stores what the other reads from memory: in one body the store might come later, or hit another point's read.
+    fn meet_in_memory(&self, a: UnitId, b: UnitId) -> bool {
+        let stores_for = |writer: UnitId, reader: UnitId| {
+            let (Unit::Group(w), Unit::Group(r)) = (&self.bodies[writer], &self.bodies[reader]) else { return false };
+            let read = |s: &ExtraStore| {
+                r.reads
+                    .iter()
+                    .any(|val| matches!(self.infos[*val].home, Some(Home::Memory { buffer, .. }) if buffer == s.buffer))
+            };
+            w.stores.iter().any(read)
+        };
+        stores_for(a, b) || stores_for(b, a)
     }
 
     /// Both are groups with loops of the same sizes in the same order.
@@ -175,6 +206,8 @@ impl<'g> Lowering<'g> {
                 && let Unit::Group(to) = &mut self.bodies[target]
             {
                 to.stores.extend(from.stores);
+                // What was made inside is no longer read from memory, but what waits for it waits all the same.
+                to.reads.extend(from.reads.into_iter().filter(|r| !to.reads.contains(r)).collect::<Vec<_>>());
             }
             self.units.merge(target, *src);
         }
@@ -307,7 +340,7 @@ impl<'g> Lowering<'g> {
                 Home::Group { unit: home, slot, .. } if *home == unit => Source::Slot(*slot),
                 _ => {
                     let view = match &work.kind {
-                        WorkKind::LoadAt { view, .. } if k == 0 => self.memory_view(*x, view)?,
+                        WorkKind::LoadAt { view, .. } if k == 0 => view.clone(),
                         _ => self.memory_view(*x, &info.view)?,
                     };
                     Source::Memory { val: info.base, at: domain.address(&dims, &view)? }
@@ -425,19 +458,20 @@ impl<'g> Lowering<'g> {
         self.infos[work.result].home = Some(Home::Group { unit, slot, buffer });
     }
 
-    /// Records what the group reads from memory.
+    /// Records what the group has come to read from memory. What it read before stays as it was: the memory may be
+    /// overwritten by now, after that read.
     pub(super) fn note_reads(&mut self, unit: UnitId) {
-        let Unit::Group(g) = &mut self.bodies[unit] else { return };
-        let mut reads: Vec<Val> = Vec::new();
+        let Unit::Group(g) = &self.bodies[unit] else { return };
+        let mut new: Vec<Val> = Vec::new();
         for (source, _) in g.slots.iter().flat_map(|s| &s.sources) {
             if let Source::Memory { val, .. } = source
-                && !reads.contains(val)
+                && !g.reads.contains(val)
+                && !new.contains(val)
             {
-                reads.push(*val);
+                new.push(*val);
             }
         }
-        g.reads.clear();
-        for val in reads {
+        for val in new {
             self.read(unit, val);
         }
     }
