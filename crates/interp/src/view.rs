@@ -43,6 +43,23 @@ pub(crate) fn eval(op: PrimOp, operands: &[&Tensor], scope: &Scope<'_>) -> Resul
                 at(&from)
             }))
         }
+        PrimOp::Window => {
+            let (dim, count, size, step) =
+                (scope.position("dim")?, scope.position("count")?, scope.position("size")?, scope.position("step")?);
+            let end = count.checked_sub(1).map_or(size, |last| last.saturating_mul(step).saturating_add(size));
+            if end > x.shape[dim] {
+                return Err(format!("{count} windows of {size} every {step} do not fit into {}", x.shape[dim]));
+            }
+            let mut shape = x.shape.clone();
+            shape[dim] = count;
+            shape.push(size);
+            Ok(x.rearrange(&shape, |index| {
+                let (inside, from) = index.split_last()?;
+                let mut from = from.to_vec();
+                from[dim] = from[dim] * step + inside;
+                at(&from)
+            }))
+        }
         PrimOp::Flip => {
             let dims = scope.positions("dims")?;
             Ok(x.rearrange(&x.shape, |index| {

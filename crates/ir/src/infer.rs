@@ -245,6 +245,22 @@ impl Rule<'_> {
                 }
                 ty.shape[d] = (&(&end - &start) + &Dim::from(step - 1)).floor_div(&Dim::from(step));
             }
+            PrimOp::Window => {
+                let d = self.dim_of(x)?;
+                let (count, size, step) = (self.one("count")?, self.one("size")?, self.one("step")?);
+                let Some(step) = step.as_const().filter(|s| *s >= 1) else {
+                    return Err(format!("{op}: step must be a positive constant"));
+                };
+                if let (Some(c), Some(s)) = (count.as_const(), size.as_const()) {
+                    let end = if c == 0 { Some(s) } else { (c - 1).checked_mul(step).and_then(|at| at.checked_add(s)) };
+                    let fits = |n: i64| end.is_some_and(|e| e <= n);
+                    if c < 0 || s < 0 || x.shape[d].as_const().is_some_and(|n| !fits(n)) {
+                        return Err(format!("{op}: {c} windows of {s} every {step} do not fit into {}", x.shape[d]));
+                    }
+                }
+                ty.shape[d] = count;
+                ty.shape.push(size);
+            }
             PrimOp::Flip => {
                 if self.ints("dims")?.iter().any(|d| *d < 0 || *d as usize >= x.rank()) {
                     return Err(format!("{op}: a dim is outside of rank {}", x.rank()));

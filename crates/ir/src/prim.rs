@@ -154,6 +154,7 @@ prims! {
     Expand "expand" View "(x, shape=) -> same rank; dims of size 1 repeat";
     Slice "slice" View "(x, dim=, start=, end=, step=) -> 0 <= start <= end <= size, step >= 1; size is ceil((end-start)/step)";
     Flip "flip" View "(x, dims=)";
+    Window "window" View "(x, dim=, count=, size=, step=) -> windows that may overlap: x[.., i*step + j, ..] with i in dim's place, j as a new last dim; step >= 1";
     Pad "pad" View "(x, low=[..], high=[..]) -> zeros (false) around, one pair a dim, all >= 0";
     Concat "concat" View "(x0, x1, …, dim=) -> joined along dim";
 

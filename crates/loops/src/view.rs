@@ -2,7 +2,7 @@
 //!
 //! A dim of a view is a row-major product of [`Part`]s. PyTorch's strided views are the case of one part a dim; several
 //! arise when a reshape merges dims that are not contiguous with each other. Everything a chain of reshape, permute,
-//! expand, slice, flip and pad does to an index is thereby a list of strides, an offset and a few range masks, and costs
+//! expand, slice, window, flip and pad does to an index is thereby a list of strides, an offset and a few range masks, and costs
 //! nothing at run time. What cannot be said so returns None, and the caller materialises the operand first.
 
 use permalloy_ir::{Dim, contiguous_strides};
@@ -110,6 +110,23 @@ impl View {
             }
             _ => return None,
         }
+        Some(out)
+    }
+
+    /// Windows of the size of `shape`'s last dim, as many as its dim `dim` says, `step` apart.
+    pub fn window(&self, dim: usize, step: i64, shape: &[Dim]) -> Option<View> {
+        let stride = match self.dims[dim].as_slice() {
+            [] => Dim::ZERO,
+            [Part { stride, mask: None, .. }] => stride.clone(),
+            _ => return None,
+        };
+        let part = |n: &Dim, stride: Dim| match n.is_const(1) {
+            true => vec![],
+            false => vec![Part { size: n.clone(), stride, mask: None }],
+        };
+        let mut out = self.clone();
+        out.dims[dim] = part(&shape[dim], &stride * &Dim::from(step));
+        out.dims.push(part(&shape[self.dims.len()], stride));
         Some(out)
     }
 

@@ -96,6 +96,7 @@ impl<'g> Lowering<'g> {
                 PrimOp::Permute => Some(v.permute(&ints("perm"))),
                 PrimOp::Expand => Some(v.expand(&shape)),
                 PrimOp::Flip => v.flip(&ints("dims")),
+                PrimOp::Window => v.window(node.dim_attr("dim"), node.kwarg("step").and_then(Arg::as_i64)?, &shape),
                 PrimOp::Pad => v.pad(&node.dims_attr("low"), &node.dims_attr("high")),
                 _ => {
                     let d = node.dim_attr("dim");

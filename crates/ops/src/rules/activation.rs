@@ -9,10 +9,11 @@ pub const DECLS: &[OpDecl] = &[
     op!("relu" "default", |c| single(c, [SELF], |[x]| x.max(0.0)), "max(x, 0)"),
     op!("relu6" "default", |c| single(c, [SELF], |[x]| x.max(0.0).min(6.0)), "min(max(x, 0), 6)"),
     op!("threshold_backward" "default", threshold_backward, "g where x > threshold"),
-    op!("sigmoid" "default", |c| single(c, [SELF], |[x]| x.sigmoid()), "1/(1 + e⁻ˣ)"),
+    // Rounded at once: the gradient y·(1 − y) is 0 where the dtype of y has rounded it to 1.
+    op!("sigmoid" "default", |c| pointwise(c, [SELF], |[x]| x.sigmoid()), "1/(1 + e⁻ˣ)"),
     op!("special_expit" "default", |c| single(c, [SELF], |[x]| x.sigmoid()), "1/(1 + e⁻ˣ)"),
     op!("sigmoid_backward" "default", sigmoid_backward, "g·y·(1 − y)"),
-    op!("tanh" "default", |c| single(c, [SELF], |[x]| x.tanh()), "tanh(x)"),
+    op!("tanh" "default", |c| pointwise(c, [SELF], |[x]| x.tanh()), "tanh(x)"),
     op!("tanh_backward" "default", tanh_backward, "g·(1 − y²)"),
     op!("gelu" "default", gelu, "x·Φ(x); approximate=\"tanh\": x/2·(1 + tanh(√(2/π)(x + 0.044715x³)))"),
     op!("gelu_backward" "default", gelu_backward, "g·(Φ(x) + x·Φ′(x))"),

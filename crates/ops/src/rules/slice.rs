@@ -338,7 +338,6 @@ fn window_index(c: &mut Call<'_, '_>, count: &Dim, size: &Dim, step: i64) -> Res
     super::emit::binary(c, PrimOp::Add, i, j)
 }
 
-/// `take(x, i·step + j)`, then j goes last.
 fn unfold(c: &mut Call<'_, '_>) -> RuleResult {
     let x = operand(c, 0, "self")?;
     let dim = Call::wrap(c.i64(1, "dimension", 0)?, c.b.rank(x))?;
@@ -347,15 +346,17 @@ fn unfold(c: &mut Call<'_, '_>) -> RuleResult {
         return one(c, x);
     }
     let count = result_shape(c, 0)?.get(dim).cloned().ok_or("the result has no such dim")?;
-    let index = window_index(c, &count, &size, step)?;
-    let y = c.b.take(x, index, dim);
-    let rank = c.b.rank(y);
-    let perm: Vec<usize> = (0..rank).filter(|d| *d != dim + 1).chain([dim + 1]).collect();
-    let y = c.b.permute(y, &perm);
+    let attrs = vec![
+        ("dim", Arg::Int(Dim::from(dim as i64))),
+        ("count", Arg::Int(count)),
+        ("size", Arg::Int(size)),
+        ("step", Arg::Int(Dim::from(step))),
+    ];
+    let y = prim(c, PrimOp::Window, &[x], attrs)?;
     one(c, y)
 }
 
-/// Transpose of [`unfold`]: `index_sum` over the same index.
+/// Transpose of [`unfold`]: `index_sum` over the windows' index.
 fn unfold_backward(c: &mut Call<'_, '_>) -> RuleResult {
     let grad = operand(c, 0, "grad_in")?;
     let sizes = c.dims(1, "input_sizes")?.ok_or("input_sizes is absent")?;
