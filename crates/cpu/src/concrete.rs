@@ -266,6 +266,8 @@ struct Builder<'a> {
     map: Vec<Option<usize>>,
     /// Some axis has no points.
     empty: bool,
+    /// By value: it varies over an axis without points, so that it has none.
+    nowhere: Vec<bool>,
 }
 
 /// Instantiates a kernel for concrete sizes.
@@ -286,6 +288,7 @@ pub(crate) fn concrete(kernel: &Kernel, buffers: &[Buffer], symbols: &SymbolValu
         sizes,
         roles,
         values: Vec::new(),
+        nowhere: Vec::new(),
         map: Vec::with_capacity(kernel.ops.len()),
         empty,
     };
@@ -298,6 +301,7 @@ pub(crate) fn concrete(kernel: &Kernel, buffers: &[Buffer], symbols: &SymbolValu
 
 impl Builder<'_> {
     fn push(&mut self, node: Node, dtype: DType) -> Result<usize, CompileError> {
+        self.nowhere.push(node.operands().iter().any(|o| self.nowhere[*o]));
         self.values.push(Value { node, dtype, class: class_of(dtype)? });
         Ok(self.values.len() - 1)
     }
@@ -326,8 +330,20 @@ impl Builder<'_> {
         Ok(access)
     }
 
+    /// Varies over an axis without points.
+    fn has_no_points(&self, access: &Access) -> bool {
+        self.empty && self.sizes.iter().enumerate().any(|(a, n)| *n == 0 && !access.ignores(a))
+    }
+
+    /// What stands for a value that has no points.
+    fn nothing(&mut self, dtype: DType) -> Result<usize, CompileError> {
+        let v = self.push(Node::Const(0), dtype)?;
+        self.nowhere[v] = true;
+        Ok(v)
+    }
+
     fn bounds(&self, buffer: usize, access: &Access, span: (i64, i64)) -> Result<(), CompileError> {
-        if self.empty && self.sizes.iter().enumerate().any(|(a, n)| *n == 0 && !access.ignores(a)) {
+        if self.has_no_points(access) {
             return Ok(());
         }
         let sizes: Vec<i64> = self.sizes.iter().map(|n| (*n).max(1)).collect();
@@ -347,7 +363,9 @@ impl Builder<'_> {
             OpKind::Load { buffer, access } => {
                 let buffer = buffer_of(self.buffers, *buffer, self.name)?;
                 let access = self.access(access)?;
-                if self.empty || self.never(&access) {
+                if self.has_no_points(&access) {
+                    self.nothing(dtype)?
+                } else if self.never(&access) {
                     self.push(Node::Const(0), dtype)?
                 } else {
                     self.bounds(buffer, &access, (0, 0))?;
@@ -364,7 +382,9 @@ impl Builder<'_> {
                     return malformed(self.name, format_args!("index of {} is no integer", self.buffers[buffer].name));
                 }
                 let (stride, size) = (stride.eval(self.symbols)?, size.eval(self.symbols)?);
-                if self.empty || self.never(&access) {
+                if self.has_no_points(&access) || self.nowhere[index] {
+                    self.nothing(dtype)?
+                } else if self.never(&access) {
                     self.push(Node::Const(0), dtype)?
                 } else {
                     if size > 0 {
@@ -378,8 +398,13 @@ impl Builder<'_> {
             }
             OpKind::AxisIndex { access } => {
                 let access = self.access(access)?;
-                let node = if self.never(&access) { Node::Const(0) } else { Node::Index(access) };
-                let v = self.push(node, DType::I64)?;
+                let v = if self.has_no_points(&access) {
+                    self.nothing(DType::I64)?
+                } else if self.never(&access) {
+                    self.push(Node::Const(0), DType::I64)?
+                } else {
+                    self.push(Node::Index(access), DType::I64)?
+                };
                 if dtype == DType::I64 { v } else { self.push(Node::Cast(v), dtype)? }
             }
             OpKind::Const(c) => self.push(Node::Const(constant(*c, dtype, class)), dtype)?,

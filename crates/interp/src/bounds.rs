@@ -213,7 +213,17 @@ impl Errors {
                     PrimOp::Add | PrimOp::Sub | PrimOp::Mul | PrimOp::Div => 1.0,
                     _ => 4.0,
                 };
-                let poles = matches!(p, PrimOp::Div | PrimOp::Atan2 | PrimOp::CopySign | PrimOp::Pow);
+                let poles = matches!(
+                    p,
+                    PrimOp::Div
+                        | PrimOp::Atan2
+                        | PrimOp::CopySign
+                        | PrimOp::Pow
+                        | PrimOp::FloorDiv
+                        | PrimOp::TruncDiv
+                        | PrimOp::Mod
+                        | PrimOp::Fmod
+                );
                 self.corners(p, x, y, ulps, poles)
             }
             PrimKind::Compare => self.comparison(p, x, y),
@@ -367,6 +377,11 @@ impl Errors {
             let (size, reach) = (self.b().unary(PrimOp::Abs, last), self.or_zero(e, y));
             let near = self.b().prim(PrimOp::Le, &[size, reach], vec![]);
             error = Some(self.uncertain_where(near, error, y));
+        }
+        if p == PrimOp::CopySign {
+            // No number has a sign that anything specifies.
+            let nan = self.b().prim(PrimOp::IsNan, &[centre[1]], vec![]);
+            error = Some(self.uncertain_where(nan, error, y));
         }
         if p == PrimOp::Pow && x[1].1.is_some() {
             // A negative number has a power only where the exponent is exactly an integer.

@@ -83,7 +83,7 @@ impl Gen {
 
     fn fits(&self, shape: &[Dim]) -> bool {
         // Symbols may be run at larger sizes than their hints.
-        shape.len() <= 6 && shape.iter().map(|d| self.hint(d)).product::<i64>() <= self.limit
+        shape.len() <= 6 && shape.iter().map(|d| self.hint(d).max(1)).product::<i64>() <= self.limit
     }
 
     fn shape(&mut self) -> Vec<Dim> {

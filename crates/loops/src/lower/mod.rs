@@ -210,6 +210,8 @@ struct Lowering<'g> {
     last_reads: BTreeMap<Val, u32>,
     /// Copies of such inputs' old contents, where they are read after the write.
     kept: BTreeMap<Val, Val>,
+    /// Dense copies of values, for native operators.
+    strided: BTreeMap<Val, Val>,
     /// Values that stand for an input's new contents.
     new_contents: BTreeSet<Val>,
     position: u32,
@@ -231,6 +233,7 @@ impl<'g> Lowering<'g> {
             last_reads: inputs::last_reads(graph),
             kept: BTreeMap::new(),
             new_contents: BTreeSet::new(),
+            strided: BTreeMap::new(),
             position: 0,
         };
         for (i, v) in graph.values() {

@@ -42,12 +42,11 @@ impl<'g> Lowering<'g> {
         let x = v.0 as usize;
         let strided =
             !self.is_inline(x)? && self.memory_view(x, &self.infos[x].view).is_some_and(|v| self.strides(&v).is_some());
-        if strided {
-            return Ok(());
+        if !strided && !self.strided.contains_key(&x) {
+            // Not in place of `x`: groups that read `x` may be fitted anew later, and the copy comes after them.
+            let copy = self.materialize_view(x)?;
+            self.strided.insert(x, copy);
         }
-        let copy = self.materialize_view(x)?;
-        self.infos[x].base = copy;
-        self.infos[x].view = View::contiguous(&self.infos[x].shape);
         Ok(())
     }
 
@@ -58,6 +57,7 @@ impl<'g> Lowering<'g> {
     }
 
     pub(super) fn tensor_ref(&mut self, unit: UnitId, x: Val) -> Result<TensorRef, String> {
+        let x = self.strided.get(&x).copied().unwrap_or(x);
         let view = self.memory_view(x, &self.infos[x].view.clone());
         let view = view.ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
         let strides = self.strides(&view).ok_or_else(|| format!("%{} has no strided form", self.infos[x].name))?;
