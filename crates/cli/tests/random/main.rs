@@ -6,6 +6,7 @@
 mod generate;
 mod rng;
 mod shrink;
+mod statements;
 mod vjp;
 
 use permalloy_cli::compare::{Compared, Disagreement, compare};
