@@ -27,7 +27,7 @@ impl Walk {
     }
 
     /// Address of one flat position.
-    fn address(&self, at: usize) -> i64 {
+    pub(crate) fn address(&self, at: usize) -> i64 {
         if let Some(s) = self.flat {
             return s * at as i64;
         }

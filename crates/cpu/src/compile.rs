@@ -67,6 +67,7 @@ pub(crate) fn compile(
             registers: 0,
             spare: [0; 3],
             spare_row: 0,
+            code: None,
             cost: 1,
         },
         registers: Registers::default(),

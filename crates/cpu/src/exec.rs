@@ -5,7 +5,6 @@ use crate::class::Class;
 use crate::copy::{self, Rect};
 use crate::error::RunError;
 use crate::fold::{self, ArgShape, NOWHERE};
-use crate::fused::Instr;
 use crate::isa::IsaLevel;
 use crate::pointwise::{self, Form};
 use crate::program::{Fold, Kind, Micro, Program, Shape, Slot};
@@ -33,8 +32,9 @@ pub(crate) struct Worker<'a> {
     pub registers: *mut u8,
     /// Where each slot's value lies now.
     pub values: Vec<*const u8>,
-    /// Memory for the code of fused micro-ops.
-    pub code: Vec<Instr>,
+    /// Memory for the arguments of fused micro-ops, and by how much they move from row to row.
+    pub pointers: Vec<*mut u8>,
+    pub steps: Vec<isize>,
     pub rows_inner: bool,
     /// First column of the task, and columns in all.
     pub first_col: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Worker<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
     pub at: *const u8,
-    size: usize,
+    pub size: usize,
     pub o: usize,
     pub i: usize,
 }

@@ -6,8 +6,9 @@
 use crate::access::TileAccess;
 use crate::class::Class;
 use crate::fold::Join;
-use crate::fused::Fused;
+use crate::jit::{Code, Fused};
 use permalloy_ir::{DType, PrimOp};
+use std::sync::Arc;
 
 /// A value of the program; says where its pointer is kept while a task runs.
 pub(crate) type Slot = usize;
@@ -158,7 +159,7 @@ pub(crate) struct Phase {
     pub body: Vec<Micro>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Values that vary nowhere: once a task.
     pub once: Vec<Micro>,
@@ -173,6 +174,8 @@ pub(crate) struct Program {
     /// Offsets of three tiles and of one column of row values that micro-ops may use while they run.
     pub spare: [usize; 3],
     pub spare_row: usize,
+    /// Functions of the fused micro-ops.
+    pub code: Option<Arc<Code>>,
     /// Rough cost of one element.
     pub cost: usize,
 }

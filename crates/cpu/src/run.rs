@@ -10,8 +10,8 @@ use crate::concrete::{Concrete, Node, concrete, extent};
 use crate::error::{CompileError, RunError};
 use crate::exec::{Fault, RowState, Worker, fault_error};
 use crate::fold::{self, NOWHERE};
-use crate::fused::fuse;
 use crate::isa::IsaLevel;
+use crate::jit::fuse;
 use crate::layout::{FUSED_TILE, Layout, TILE, layout};
 use crate::pointwise;
 use crate::pool::ParallelFor;
@@ -359,7 +359,8 @@ impl CompiledKernel {
             buffers,
             registers,
             values: vec![std::ptr::null(); program.slots.len()],
-            code: Vec::new(),
+            pointers: Vec::new(),
+            steps: Vec::new(),
             rows_inner: self.layout.rows_inner,
             first_col,
             cols: self.layout.cols.total,
