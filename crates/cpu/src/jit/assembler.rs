@@ -251,6 +251,15 @@ impl Assembler {
         self.bytes.extend(displacement.to_le_bytes());
     }
 
+    /// Asks for the line at `base + rax · scale + displacement`, into the second-level cache.
+    pub(super) fn prefetch(&mut self, base: u8, scale: u8, displacement: i32) {
+        if base >= 8 {
+            self.bytes.push(0x41);
+        }
+        self.bytes.extend([0x0f, 0x18, 0x94, scale.trailing_zeros() as u8 * 64 | RAX << 3 | base & 7]);
+        self.bytes.extend(displacement.to_le_bytes());
+    }
+
     pub(super) fn zero_rax(&mut self) {
         self.bytes.extend([0x31, 0xc0]);
     }

@@ -44,6 +44,8 @@ pub(super) enum Op {
     Fold(Join, usize, Value),
     /// Adds to a vector of f32.
     AddInto(usize, Value),
+    /// A vector that will be read soon, with the size of its elements in bytes.
+    Prefetch(usize, u8),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,7 +57,7 @@ pub(super) struct Lane {
 impl Op {
     fn operands(self) -> [Option<Value>; 3] {
         match self {
-            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) => [None; 3],
+            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) | Op::Prefetch(..) => [None; 3],
             Op::Unary(_, x) | Op::Widen(x) | Op::Save(_, x) | Op::Fold(_, _, x) | Op::AddInto(_, x) => {
                 [Some(x), None, None]
             }
@@ -108,6 +110,8 @@ const POINTERS: [u8; 10] = [9, 10, 11, 2, 3, 5, 12, 13, 14, 15];
 /// Those of them that belong to the caller.
 const KEPT: [u8; 6] = [3, 5, 12, 13, 14, 15];
 const TAIL: u8 = 1;
+/// Bytes of a line of the caches.
+const LINE: i32 = 64;
 /// Most values that are loaded once for the whole row.
 const MOST_HELD: usize = 8;
 
@@ -162,7 +166,7 @@ impl<'a> Emitter<'a> {
         let held: Vec<Value> = scalars.take(if hold { MOST_HELD } else { 0 }).collect();
         let mut walked: Vec<usize> = Vec::new();
         for l in lanes {
-            if let Op::Vector(p) | Op::Save(p, _) | Op::AddInto(p, _) | Op::Iota(p) = l.op
+            if let Op::Vector(p) | Op::Save(p, _) | Op::AddInto(p, _) | Op::Iota(p) | Op::Prefetch(p, _) = l.op
                 && !walked.contains(&p)
             {
                 walked.push(p);
@@ -293,6 +297,15 @@ impl<'a> Emitter<'a> {
                     self.join(join, accumulator, x, lanes)?;
                 }
                 Op::Save(p, x) => self.save(p, x)?,
+                Op::Prefetch(p, size) => {
+                    let step = 16 * i32::from(size);
+                    if let Some(copy) = self.copy
+                        && copy as i32 * step % LINE < step
+                    {
+                        let base = self.base(p);
+                        self.a.prefetch(base, size, copy as i32 * step);
+                    }
+                }
                 Op::AddInto(p, x) => {
                     let (x, sum) = (self.vector(x)?, self.take()?);
                     let memory = self.memory(p, 4);
@@ -306,17 +319,11 @@ impl<'a> Emitter<'a> {
                     }
                 }
             }
-            let mut done = lane.op.operands();
-            for i in 0..3 {
-                if let Some(o) = done[i]
-                    && self.last[o] == at
-                    && !self.held.contains(&o)
-                    && !done[..i].contains(&Some(o))
-                {
+            for o in lane.op.operands().into_iter().flatten() {
+                if self.last[o] == at && !self.held.contains(&o) {
                     self.release(o);
                 }
             }
-            done[0] = None;
         }
         Ok(())
     }
@@ -343,14 +350,16 @@ impl<'a> Emitter<'a> {
         if self.copy.is_none() { Lanes::Merged(TAIL) } else { Lanes::All }
     }
 
+    /// The register of an argument.
+    fn base(&mut self, p: usize) -> u8 {
+        self.pointers[p].unwrap_or_else(|| {
+            self.a.argument(R8, p);
+            R8
+        })
+    }
+
     fn memory(&mut self, p: usize, size: u8) -> Operand {
-        let base = match self.pointers[p] {
-            Some(r) => r,
-            None => {
-                self.a.argument(R8, p);
-                R8
-            }
-        };
+        let base = self.base(p);
         Operand::Memory { base, scale: size, displacement: self.copy.unwrap_or(0) as i32 * 16 * i32::from(size) }
     }
 
@@ -477,13 +486,7 @@ impl<'a> Emitter<'a> {
             }
             Op::Iota(p) => {
                 let (low, high) = (self.take()?, self.take()?);
-                let base = match self.pointers[p] {
-                    Some(r) => r,
-                    None => {
-                        self.a.argument(R8, p);
-                        R8
-                    }
-                };
+                let base = self.base(p);
                 self.a.position(R8, base, self.copy.unwrap_or(0) as i32 * 16);
                 self.a.vector(SPREAD_I64, high, 0, Operand::Register(R8), Lanes::All, None);
                 let steps = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]];
@@ -535,7 +538,7 @@ impl<'a> Emitter<'a> {
                 }
                 Type::I64 => self.integer(op, a, b),
             },
-            Op::Save(..) | Op::Fold(..) | Op::AddInto(..) => Ok(Home::Nowhere),
+            Op::Save(..) | Op::Fold(..) | Op::AddInto(..) | Op::Prefetch(..) => Ok(Home::Nowhere),
         }
     }
 

@@ -9,6 +9,13 @@ use crate::fold::{self, Join};
 /// Bytes of sixteen lanes.
 pub(super) const LANES: usize = 64;
 
+/// The lanes as one value, in a fixed order.
+fn joined(lanes: [f32; 16], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|i| join(lanes[i], lanes[i + 8]));
+    let four: [f32; 4] = std::array::from_fn(|i| join(eight[i], eight[i + 4]));
+    join(join(four[0], four[2]), join(four[1], four[3]))
+}
+
 impl Worker<'_> {
     /// Runs a fused micro-op.
     ///
@@ -35,6 +42,15 @@ impl Worker<'_> {
                         let at = access.offset + access.outer.address(span.outer.0) + access.inner.address(span.inner.0);
                         (std::ptr::without_provenance_mut(at as usize), access.outer.flat.unwrap_or(0) as isize)
                     }
+                    Argument::Ahead(memory) => {
+                        let m = &self.program.memories[*memory];
+                        let (outer, inner) = (&m.access.outer, &m.access.inner);
+                        let at = m.access.offset + outer.address(span.outer.0 + self.row_block) + inner.address(span.inner.0);
+                        let size = m.dtype.size() as isize;
+                        // Nothing is read there, so it may lie behind the end.
+                        let first = self.buffers[m.buffer].wrapping_offset(at as isize * size);
+                        (first, outer.flat.unwrap_or(0) as isize * size)
+                    }
                     Argument::Out(k) => {
                         let x = self.operand(f.outs[*k].dst, span);
                         (x.at.cast_mut(), (x.o * x.size) as isize)
@@ -51,16 +67,17 @@ impl Worker<'_> {
                 for (k, (acc, join)) in f.sums.iter().enumerate() {
                     let lanes = self.register(f.lanes + k * LANES);
                     let total = self.register(self.program.col_accs[*acc].value_at);
+                    let lanes = lanes.cast::<[f32; 16]>().read();
                     if *join == Join::Sum {
-                        let lanes = lanes.cast::<[f32; 16]>().read();
-                        let halves: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
-                        let quarters: [f32; 4] = std::array::from_fn(|i| halves[i] + halves[i + 4]);
-                        let sum = (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
                         let total = total.cast::<f64>().add(row);
-                        total.write(total.read() + f64::from(sum));
+                        total.write(total.read() + f64::from(joined(lanes, |a, b| a + b)));
                     } else {
-                        let (top, tmp) = (self.register(self.program.spare_row), std::ptr::null_mut());
-                        fold::inner(self.level, Class::F32, *join, lanes, (1, 16), top, tmp);
+                        // NaN wins.
+                        let top = match join {
+                            Join::Max => joined(lanes, |a, b| if a > b || a.is_nan() { a } else { b }),
+                            _ => joined(lanes, |a, b| if a < b || a.is_nan() { a } else { b }),
+                        };
+                        let top = std::ptr::from_ref(&top).cast();
                         fold::merge(self.level, Class::F32, *join, total.add(row * 4), top, 1);
                     }
                 }

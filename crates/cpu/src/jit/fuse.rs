@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Rows shorter than this are not worth a call each.
 const SHORT: usize = 24;
+/// Most memories asked for in advance.
+const MOST_STREAMS: usize = 4;
 /// Runs shorter than this are not cut further.
 const LEAST_CUT: usize = 4;
 
@@ -22,12 +24,18 @@ const LEAST_CUT: usize = 4;
 pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
     let before = program.clone();
     let mut bytes = Vec::new();
+    let mut ahead = Some(ahead(program, layout));
     for p in 0..program.phases.len() {
         for level in [Level::Rows, Level::Body] {
             let phase = &mut program.phases[p];
             let list = std::mem::take(if level == Level::Rows { &mut phase.rows } else { &mut phase.body });
             let mut f =
-                Fuser { layout, exclusive, phase: p, level, list: &list, program, bytes: &mut bytes, run: Vec::new(), after: Vec::new() };
+                Fuser { layout, exclusive, phase: p, level, list: &list, program, bytes: &mut bytes, ahead: Vec::new(), run: Vec::new(), after: Vec::new() };
+            if level == Level::Body
+                && let Some((_, memories)) = ahead.take_if(|a| a.0 == p)
+            {
+                f.ahead = memories;
+            }
             let mut out = Vec::with_capacity(list.len());
             for at in 0..list.len() {
                 f.next(at, &mut out);
@@ -46,6 +54,28 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
     }
 }
 
+/// Which memories to ask for in advance, and in which phase. A kernel that needs a row several times reads it from memory
+/// in its first phase; the next rows can come while the others compute.
+fn ahead(program: &Program, layout: &Layout) -> (usize, Vec<usize>) {
+    let Some((first, rest)) = program.phases.split_first() else { return (0, Vec::new()) };
+    let longest = (0..rest.len()).filter(|p| !rest[*p].body.is_empty()).max_by_key(|p| rest[*p].body.len());
+    let streams = first.body.iter().filter_map(|m| match m.kind {
+        Kind::Load { memory, .. } => Some(memory),
+        _ => None,
+    });
+    let fits = |memory: &usize| {
+        let m = &program.memories[*memory];
+        let moves = m.access.outer.flat.is_some_and(|s| s != 0) && m.access.inner.flat == Some(1);
+        moves && !m.access.has_masks() && matches!(m.dtype.size(), 2 | 4)
+    };
+    match longest {
+        Some(p) if !layout.rows_inner && layout.rows.total > layout.row_block => {
+            (p + 1, streams.filter(fits).take(MOST_STREAMS).collect())
+        }
+        _ => (0, Vec::new()),
+    }
+}
+
 /// What a list of micro-ops works on: one value a row, or tiles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Level {
@@ -60,6 +90,8 @@ struct Fuser<'a> {
     level: Level,
     list: &'a [Micro],
     program: &'a mut Program,
+    /// Memories to ask for in advance.
+    ahead: Vec<usize>,
     /// Code made so far.
     bytes: &'a mut Vec<u8>,
     /// Micro-ops of the run, and those that wait for its end, by place in the list.
@@ -294,6 +326,13 @@ impl Fuser<'_> {
             _ => false,
         });
         let registers = self.program.registers;
+        if !flat {
+            for memory in std::mem::take(&mut self.ahead) {
+                let size = self.program.memories[memory].dtype.size() as u8;
+                let p = b.argument(Argument::Ahead(memory));
+                b.push(Op::Prefetch(p, size), Type::F32);
+            }
+        }
         for r in run {
             let m = &list[*r];
             match &m.kind {
