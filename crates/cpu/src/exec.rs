@@ -36,8 +36,6 @@ pub(crate) struct Worker<'a> {
     pub pointers: Vec<*mut u8>,
     pub steps: Vec<isize>,
     pub rows_inner: bool,
-    /// Rows of a tile.
-    pub row_block: usize,
     /// First column of the task, and columns in all.
     pub first_col: usize,
     pub cols: usize,

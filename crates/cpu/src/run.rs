@@ -362,7 +362,6 @@ impl CompiledKernel {
             pointers: Vec::new(),
             steps: Vec::new(),
             rows_inner: self.layout.rows_inner,
-            row_block: self.layout.row_block,
             first_col,
             cols: self.layout.cols.total,
             batch_row: 0,

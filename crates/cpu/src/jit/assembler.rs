@@ -251,12 +251,13 @@ impl Assembler {
         self.bytes.extend(displacement.to_le_bytes());
     }
 
-    /// Asks for the line at `base + rax · scale + displacement`, into the second-level cache.
-    pub(super) fn prefetch(&mut self, base: u8, scale: u8, displacement: i32) {
+    /// Asks for the line at `base + rax · scale + displacement`: to be read, into the second-level cache, or to be written.
+    pub(super) fn prefetch(&mut self, write: bool, base: u8, scale: u8, displacement: i32) {
         if base >= 8 {
             self.bytes.push(0x41);
         }
-        self.bytes.extend([0x0f, 0x18, 0x94, scale.trailing_zeros() as u8 * 64 | RAX << 3 | base & 7]);
+        let (code, digit) = if write { (0x0d, 1 << 3) } else { (0x18, 2 << 3) };
+        self.bytes.extend([0x0f, code, 0x84 | digit, scale.trailing_zeros() as u8 * 64 | RAX << 3 | base & 7]);
         self.bytes.extend(displacement.to_le_bytes());
     }
 

@@ -44,8 +44,8 @@ pub(super) enum Op {
     Fold(Join, usize, Value),
     /// Adds to a vector of f32.
     AddInto(usize, Value),
-    /// A vector that will be read soon, with the size of its elements in bytes.
-    Prefetch(usize, u8),
+    /// A vector that will be read or written soon, with the size of its elements in bytes.
+    Prefetch { argument: usize, write: bool, size: u8 },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -57,7 +57,7 @@ pub(super) struct Lane {
 impl Op {
     fn operands(self) -> [Option<Value>; 3] {
         match self {
-            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) | Op::Prefetch(..) => [None; 3],
+            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) | Op::Prefetch { .. } => [None; 3],
             Op::Unary(_, x) | Op::Widen(x) | Op::Save(_, x) | Op::Fold(_, _, x) | Op::AddInto(_, x) => {
                 [Some(x), None, None]
             }
@@ -166,7 +166,7 @@ impl<'a> Emitter<'a> {
         let held: Vec<Value> = scalars.take(if hold { MOST_HELD } else { 0 }).collect();
         let mut walked: Vec<usize> = Vec::new();
         for l in lanes {
-            if let Op::Vector(p) | Op::Save(p, _) | Op::AddInto(p, _) | Op::Iota(p) | Op::Prefetch(p, _) = l.op
+            if let Op::Vector(p) | Op::Save(p, _) | Op::AddInto(p, _) | Op::Iota(p) | Op::Prefetch { argument: p, .. } = l.op
                 && !walked.contains(&p)
             {
                 walked.push(p);
@@ -297,13 +297,13 @@ impl<'a> Emitter<'a> {
                     self.join(join, accumulator, x, lanes)?;
                 }
                 Op::Save(p, x) => self.save(p, x)?,
-                Op::Prefetch(p, size) => {
+                Op::Prefetch { argument, write, size } => {
                     let step = 16 * i32::from(size);
                     if let Some(copy) = self.copy
                         && copy as i32 * step % LINE < step
                     {
-                        let base = self.base(p);
-                        self.a.prefetch(base, size, copy as i32 * step);
+                        let base = self.base(argument);
+                        self.a.prefetch(write, base, size, copy as i32 * step);
                     }
                 }
                 Op::AddInto(p, x) => {
@@ -538,7 +538,7 @@ impl<'a> Emitter<'a> {
                 }
                 Type::I64 => self.integer(op, a, b),
             },
-            Op::Save(..) | Op::Fold(..) | Op::AddInto(..) | Op::Prefetch(..) => Ok(Home::Nowhere),
+            Op::Save(..) | Op::Fold(..) | Op::AddInto(..) | Op::Prefetch { .. } => Ok(Home::Nowhere),
         }
     }
 

@@ -42,10 +42,10 @@ impl Worker<'_> {
                         let at = access.offset + access.outer.address(span.outer.0) + access.inner.address(span.inner.0);
                         (std::ptr::without_provenance_mut(at as usize), access.outer.flat.unwrap_or(0) as isize)
                     }
-                    Argument::Ahead(memory) => {
+                    Argument::Ahead(memory, rows) => {
                         let m = &self.program.memories[*memory];
                         let (outer, inner) = (&m.access.outer, &m.access.inner);
-                        let at = m.access.offset + outer.address(span.outer.0 + self.row_block) + inner.address(span.inner.0);
+                        let at = m.access.offset + outer.address(span.outer.0 + rows) + inner.address(span.inner.0);
                         let size = m.dtype.size() as isize;
                         // Nothing is read there, so it may lie behind the end.
                         let first = self.buffers[m.buffer].wrapping_offset(at as isize * size);

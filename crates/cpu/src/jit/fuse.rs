@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Rows shorter than this are not worth a call each.
 const SHORT: usize = 24;
-/// Most memories asked for in advance.
+/// Most memories asked for in advance, for reading and for writing.
 const MOST_STREAMS: usize = 4;
 /// Runs shorter than this are not cut further.
 const LEAST_CUT: usize = 4;
@@ -24,17 +24,15 @@ const LEAST_CUT: usize = 4;
 pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
     let before = program.clone();
     let mut bytes = Vec::new();
-    let mut ahead = Some(ahead(program, layout));
+    let ahead = ahead(program, layout);
     for p in 0..program.phases.len() {
         for level in [Level::Rows, Level::Body] {
             let phase = &mut program.phases[p];
             let list = std::mem::take(if level == Level::Rows { &mut phase.rows } else { &mut phase.body });
             let mut f =
                 Fuser { layout, exclusive, phase: p, level, list: &list, program, bytes: &mut bytes, ahead: Vec::new(), run: Vec::new(), after: Vec::new() };
-            if level == Level::Body
-                && let Some((_, memories)) = ahead.take_if(|a| a.0 == p)
-            {
-                f.ahead = memories;
+            if level == Level::Body {
+                f.ahead = ahead.iter().filter(|a| a.phase == p).copied().collect();
             }
             let mut out = Vec::with_capacity(list.len());
             for at in 0..list.len() {
@@ -54,26 +52,44 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
     }
 }
 
-/// Which memories to ask for in advance, and in which phase. A kernel that needs a row several times reads it from memory
-/// in its first phase; the next rows can come while the others compute.
-fn ahead(program: &Program, layout: &Layout) -> (usize, Vec<usize>) {
-    let Some((first, rest)) = program.phases.split_first() else { return (0, Vec::new()) };
-    let longest = (0..rest.len()).filter(|p| !rest[*p].body.is_empty()).max_by_key(|p| rest[*p].body.len());
-    let streams = first.body.iter().filter_map(|m| match m.kind {
-        Kind::Load { memory, .. } => Some(memory),
-        _ => None,
-    });
-    let fits = |memory: &usize| {
-        let m = &program.memories[*memory];
+/// A memory to ask for in advance.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    phase: usize,
+    memory: usize,
+    write: bool,
+    /// Rows after those at work.
+    rows: usize,
+}
+
+/// What to ask for in advance, and when. A kernel that needs a row several times reads it from memory in its first phase
+/// and writes its results in the last: the next rows can come, and the lines of the results be made ready, while the phases
+/// between compute.
+fn ahead(program: &Program, layout: &Layout) -> Vec<Ahead> {
+    let with_body = |p: &usize| !program.phases[*p].body.is_empty();
+    let length = |p: &usize| program.phases[*p].body.len();
+    let longest = (1..program.phases.len()).filter(with_body).max_by_key(length);
+    let (Some(longest), false) = (longest, layout.rows_inner || layout.rows.total <= layout.row_block) else {
+        return Vec::new();
+    };
+    let fits = |a: &Ahead| {
+        let m = &program.memories[a.memory];
         let moves = m.access.outer.flat.is_some_and(|s| s != 0) && m.access.inner.flat == Some(1);
         moves && !m.access.has_masks() && matches!(m.dtype.size(), 2 | 4)
     };
-    match longest {
-        Some(p) if !layout.rows_inner && layout.rows.total > layout.row_block => {
-            (p + 1, streams.filter(fits).take(MOST_STREAMS).collect())
+    let read = program.phases[0].body.iter().filter_map(|m| match m.kind {
+        Kind::Load { memory, .. } => {
+            Some(Ahead { phase: longest, memory, write: false, rows: layout.row_block })
         }
-        _ => (0, Vec::new()),
-    }
+        _ => None,
+    });
+    let written = (1..program.phases.len()).flat_map(|p| program.phases[p].body.iter().map(move |m| (p, m)));
+    let written = written.filter_map(|(p, m)| match m.kind {
+        Kind::Store { memory, .. } => Some(Ahead { phase: p - 1, memory, write: true, rows: 0 }),
+        _ => None,
+    });
+    let (read, written) = (read.filter(fits).take(MOST_STREAMS), written.filter(fits).take(MOST_STREAMS));
+    read.chain(written).collect()
 }
 
 /// What a list of micro-ops works on: one value a row, or tiles.
@@ -90,8 +106,8 @@ struct Fuser<'a> {
     level: Level,
     list: &'a [Micro],
     program: &'a mut Program,
-    /// Memories to ask for in advance.
-    ahead: Vec<usize>,
+    /// What to ask for in advance.
+    ahead: Vec<Ahead>,
     /// Code made so far.
     bytes: &'a mut Vec<u8>,
     /// Micro-ops of the run, and those that wait for its end, by place in the list.
@@ -327,10 +343,10 @@ impl Fuser<'_> {
         });
         let registers = self.program.registers;
         if !flat {
-            for memory in std::mem::take(&mut self.ahead) {
+            for Ahead { memory, write, rows, .. } in std::mem::take(&mut self.ahead) {
                 let size = self.program.memories[memory].dtype.size() as u8;
-                let p = b.argument(Argument::Ahead(memory));
-                b.push(Op::Prefetch(p, size), Type::F32);
+                let argument = b.argument(Argument::Ahead(memory, rows));
+                b.push(Op::Prefetch { argument, write, size }, Type::F32);
             }
         }
         for r in run {

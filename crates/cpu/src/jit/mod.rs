@@ -25,8 +25,8 @@ pub(crate) enum Argument {
     Slot(Slot),
     /// Position of the first element: address of the access there, as a number.
     Position(TileAccess),
-    /// What a load will read in the next block of rows.
-    Ahead(usize),
+    /// What will be read or written in this memory so many rows further on.
+    Ahead(usize, usize),
     /// The result of the micro-op of that number in `outs`.
     Out(usize),
     /// Lanes in which the column accumulator of that number in `sums` is joined.
