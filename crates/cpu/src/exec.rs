@@ -6,6 +6,7 @@ use crate::copy::{self, Rect};
 use crate::error::RunError;
 use crate::fold::{self, ArgShape, NOWHERE};
 use crate::isa::IsaLevel;
+use crate::layout::TILE;
 use crate::pointwise::{self, Form};
 use crate::program::{Fold, Kind, Micro, Program, Shape, Slot};
 use permalloy_ir::{DType, PrimKind};
@@ -527,9 +528,23 @@ impl Worker<'_> {
                 let n = if full { rows.1 * cols.1 } else { rows.1 };
                 match acc.fold {
                     Fold::Join(join) => {
-                        let sum = self.register(self.program.spare_row);
-                        fold::inner(self.level, acc.class, join, x, (1, n), sum, std::ptr::null_mut());
-                        fold::merge(self.level, acc.class, join, state.total, sum, 1);
+                        // In pieces, so that rounding errors do not pile up.
+                        let (sum, size) = (self.register(self.program.spare_row), acc.class.size());
+                        let mut at = 0;
+                        while at < n {
+                            let piece = TILE.min(n - at);
+                            fold::inner(
+                                self.level,
+                                acc.class,
+                                join,
+                                x.add(at * size),
+                                (1, piece),
+                                sum,
+                                std::ptr::null_mut(),
+                            );
+                            fold::merge(self.level, acc.class, join, state.total, sum, 1);
+                            at += piece;
+                        }
                     }
                     Fold::Arg(max) if !full => {
                         let s = ArgShape { keep: 1, fold: n, step_keep: 0, step_fold: 1, first: row as i64, step: 1 };

@@ -8,9 +8,10 @@ use crate::concrete::{Access, Axis, Concrete, Node, is_arg};
 use crate::error::CompileError;
 use permalloy_loops::kernel::{AxisRole, Over};
 
-/// Elements of a tile, about: of one that is worked on by an operation at a time, and of one by several.
+/// Elements of a tile, about: of one that is worked on by an operation at a time, and of one by several (which the second-level cache holds).
 pub(crate) const TILE: usize = 1024;
-pub(crate) const FUSED_TILE: usize = 4096;
+pub(crate) const FUSED_TILE: usize = 16 * 1024;
+pub(crate) const LEAST_FUSED_TILE: usize = 4096;
 /// Side of a tile where memory runs along different axes.
 const SQUARE: usize = 64;
 /// Longest run of columns that is one tile.
@@ -294,10 +295,10 @@ pub(crate) fn layout(k: &mut Concrete, tile: usize) -> Result<(Layout, usize), C
         let rows = even(inner_rows, 128);
         (rows, cols_total.min((TILE / rows).max(1)))
     } else {
-        let cols = if cols_total <= LONGEST_RUN {
+        let cols = if cols_total <= LONGEST_RUN.max(tile / 2) {
             cols_total
         } else {
-            even(cols_total, if folds.any() { TILE } else { tile })
+            even(cols_total, if folds.any() { TILE.max(tile / 4) } else { tile })
         };
         ((tile / cols).clamp(1, inner_rows.max(1)), cols)
     };

@@ -41,6 +41,7 @@
 #![allow(clippy::extra_unused_type_parameters)]
 
 mod access;
+mod cache;
 mod class;
 mod compile;
 mod concrete;

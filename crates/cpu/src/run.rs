@@ -4,15 +4,16 @@
 //! whatever runs the tasks.
 
 use crate::access::Span;
+use crate::cache::last_level_cache;
 use crate::class::Class;
 use crate::compile::compile;
-use crate::concrete::{Concrete, Node, concrete, extent};
+use crate::concrete::{Access, Concrete, Node, concrete, extent};
 use crate::error::{CompileError, RunError};
 use crate::exec::{Fault, RowState, Worker, fault_error};
 use crate::fold::{self, NOWHERE};
 use crate::isa::IsaLevel;
-use crate::jit::fuse;
-use crate::layout::{FUSED_TILE, Layout, TILE, layout};
+use crate::jit::{fence, fuse};
+use crate::layout::{FUSED_TILE, LEAST_FUSED_TILE, Layout, TILE, layout};
 use crate::pointwise;
 use crate::pool::ParallelFor;
 use crate::program::{Fold, Program};
@@ -25,12 +26,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Element-operations that are worth a task of their own.
 const TASK: usize = 128 * 1024;
 /// Most tasks of a kernel, and most pieces that a reduction over rows is cut into.
-const MOST_TASKS: usize = 1024;
+const MOST_TASKS: usize = 256;
 const MOST_SPLITS: usize = 64;
 /// Rows summed in the class before they are added to the totals.
 const BLOCK: usize = 32;
 /// Columns of a reduction over rows that one task handles.
 const RANGE: usize = 4096;
+
+/// Tasks that tiles should leave a small kernel.
+const FEW_TASKS: usize = 8;
 
 /// A buffer the kernel touches.
 #[derive(Clone, Debug)]
@@ -130,14 +134,20 @@ fn traffic(k: &Concrete) -> (usize, usize) {
     (sum(false), sum(true))
 }
 
-/// Elements of a tile: more where most of the work will be fused.
+/// Elements of a tile. Where most operations will be fused, many, so that row-level work and calls are shared, but no more
+/// than leave a few tasks; otherwise each operation is a pass over the tile, which must stay in the first-level cache.
 fn tile_for(k: &Concrete, level: IsaLevel) -> usize {
-    let fused = level == IsaLevel::Avx512
-        && k.values.iter().all(|v| match v.node {
-            Node::Cast(_) | Node::Where(..) | Node::Index(_) => false,
-            _ => v.class == Class::F32,
-        });
-    if fused { FUSED_TILE } else { TILE }
+    let whole = |a: &Access| (0..k.axes.len()).all(|i| !a.ignores(i));
+    let fused = k.values.iter().all(|v| match v.class {
+        Class::F32 | Class::U8 => true,
+        Class::I64 => matches!(v.node, Node::Index(_)) || !v.node.access().is_some_and(whole),
+        Class::F64 => false,
+    });
+    if level != IsaLevel::Avx512 || !fused {
+        return TILE;
+    }
+    let points = k.axes.iter().map(|a| a.size).fold(1, usize::saturating_mul);
+    (points / FEW_TASKS).clamp(LEAST_FUSED_TILE, FUSED_TILE)
 }
 
 /// Compiles a kernel for concrete sizes.
@@ -155,7 +165,8 @@ pub fn compile_kernel(
     let (layout, row_axes) = layout(&mut k, tile)?;
     let mut exclusive = compile(&k, &layout, row_axes, true)?;
     if level == IsaLevel::Avx512 {
-        fuse(&mut exclusive, &layout, true);
+        let (read, written) = traffic(&k);
+        fuse(&mut exclusive, &layout, true, read + written > last_level_cache() / 2);
     }
     let cut = cut(&layout, &exclusive);
     let mut state_bytes = 0;
@@ -303,7 +314,7 @@ impl CompiledKernel {
                 let shared = compile(&self.concrete, &self.layout, self.row_axes, false);
                 let mut shared = shared.unwrap_or_else(|_| self.exclusive.clone());
                 if self.level == IsaLevel::Avx512 {
-                    fuse(&mut shared, &self.layout, false);
+                    fuse(&mut shared, &self.layout, false, false);
                 }
                 shared
             }),
@@ -409,6 +420,9 @@ impl CompiledKernel {
                     if cut.splits == 1 {
                         self.finish(&w, block, batch, range, finish);
                     }
+                }
+                if program.code.is_some() {
+                    fence();
                 }
             }
         });

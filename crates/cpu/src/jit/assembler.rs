@@ -6,6 +6,7 @@
 /// Numbers of general registers.
 pub(super) const RAX: u8 = 0;
 pub(super) const RCX: u8 = 1;
+pub(super) const RDX: u8 = 2;
 pub(super) const RSI: u8 = 6;
 pub(super) const RDI: u8 = 7;
 pub(super) const R8: u8 = 8;
@@ -42,6 +43,8 @@ impl Opcode {
 
 pub(super) const LOAD: Opcode = op(1, 0, 0x10);
 pub(super) const STORE: Opcode = op(1, 0, 0x11);
+/// Past the caches; the address must be aligned.
+pub(super) const STORE_STREAMING: Opcode = op(1, 0, 0x2b);
 pub(super) const MOVE: Opcode = op(1, 0, 0x28);
 pub(super) const ADD: Opcode = op(1, 0, 0x58);
 pub(super) const MUL: Opcode = op(1, 0, 0x59);
@@ -96,7 +99,11 @@ pub(super) enum MaskOp {
 pub(super) enum Operand {
     Register(u8),
     /// `base + rax · scale + displacement`; without an index if the scale is 0.
-    Memory { base: u8, scale: u8, displacement: i32 },
+    Memory {
+        base: u8,
+        scale: u8,
+        displacement: i32,
+    },
     /// One value of the constant pool, for all lanes.
     Constant(usize),
     /// Sixteen lanes of the constant pool.
@@ -137,7 +144,15 @@ pub(super) struct Assembler {
 
 impl Assembler {
     /// `dst = op(src1, operand)`. Loads and stores have the register first and no `src1` (0).
-    pub(super) fn vector(&mut self, op: Opcode, dst: u8, src1: u8, operand: Operand, lanes: Lanes, immediate: Option<u8>) {
+    pub(super) fn vector(
+        &mut self,
+        op: Opcode,
+        dst: u8,
+        src1: u8,
+        operand: Operand,
+        lanes: Lanes,
+        immediate: Option<u8>,
+    ) {
         let (x, b) = match operand {
             Operand::Register(r) => (r >> 4 & 1, r >> 3 & 1),
             Operand::Memory { base, .. } => (0, base >> 3 & 1),
@@ -166,7 +181,7 @@ impl Assembler {
                 let mode = if displacement == 0 { 0x40 } else { 0x80 };
                 let index = match scale {
                     0 => 4 << 3,
-                    s => s.trailing_zeros() as u8 * 64 | RAX << 3,
+                    s => (s.trailing_zeros() as u8) << 6 | RAX << 3,
                 };
                 self.bytes.extend([mode | reg | 4, index | base & 7]);
                 match displacement {
@@ -257,7 +272,7 @@ impl Assembler {
             self.bytes.push(0x41);
         }
         let (code, digit) = if write { (0x0d, 1 << 3) } else { (0x18, 2 << 3) };
-        self.bytes.extend([0x0f, code, 0x84 | digit, scale.trailing_zeros() as u8 * 64 | RAX << 3 | base & 7]);
+        self.bytes.extend([0x0f, code, 0x84 | digit, (scale.trailing_zeros() as u8) << 6 | RAX << 3 | base & 7]);
         self.bytes.extend(displacement.to_le_bytes());
     }
 
@@ -279,6 +294,14 @@ impl Assembler {
     /// Compares rax with a register.
     pub(super) fn compare_rax(&mut self, with: u8) {
         self.bytes.extend([0x48, 0x39, 0xc0 | (with & 7) << 3]);
+    }
+
+    /// `rdx = min(rax + n, rcx)`
+    pub(super) fn next_stop(&mut self, n: i32) {
+        // lea rdx, [rax + n]; cmp rdx, rcx; cmova rdx, rcx
+        self.bytes.extend([0x48, 0x8d, 0x90]);
+        self.bytes.extend(n.to_le_bytes());
+        self.bytes.extend([0x48, 0x39, 0xca, 0x48, 0x0f, 0x47, 0xd1]);
     }
 
     pub(super) fn test_rcx(&mut self) {

@@ -33,6 +33,15 @@ impl Code {
     }
 }
 
+/// Makes streaming stores visible before whatever comes after.
+pub(crate) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Code({} bytes)", self.memory.len())

@@ -39,7 +39,8 @@ impl Worker<'_> {
                         (x.at.cast_mut(), (x.o * x.size) as isize)
                     }
                     Argument::Position(access) => {
-                        let at = access.offset + access.outer.address(span.outer.0) + access.inner.address(span.inner.0);
+                        let at =
+                            access.offset + access.outer.address(span.outer.0) + access.inner.address(span.inner.0);
                         (std::ptr::without_provenance_mut(at as usize), access.outer.flat.unwrap_or(0) as isize)
                     }
                     Argument::Ahead(memory, rows) => {
@@ -61,9 +62,16 @@ impl Worker<'_> {
                 pointers.push(at);
                 steps.push(step);
             }
+            let is_result = |a: &Argument| matches!(a, Argument::Out(k) if f.outs[*k].direct.is_some());
+            let results = f.arguments.iter().zip(pointers.iter().zip(&steps)).filter(|(a, _)| is_result(a));
+            let aligned = |(_, (p, step)): (_, (&*mut u8, &isize))| p.addr() % 64 == 0 && *step % 64 == 0;
+            let entry = match f.streaming {
+                Some(streaming) if results.into_iter().all(aligned) => streaming,
+                _ => f.entry,
+            };
             let (rows, n) = if f.flat { (1, no * ni) } else { (no, ni) };
             for row in 0..rows {
-                code.call(f.entry, pointers.as_ptr(), n);
+                code.call(entry, pointers.as_ptr(), n);
                 for (k, (acc, join)) in f.sums.iter().enumerate() {
                     let lanes = self.register(f.lanes + k * LANES);
                     let total = self.register(self.program.col_accs[*acc].value_at);

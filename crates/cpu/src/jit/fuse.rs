@@ -1,8 +1,9 @@
 //! Which micro-ops become one.
 
 use super::code::Code;
-use super::emit::{Lane, Op, Type, Value, emit, has_binary, has_unary};
+use super::emit::emit;
 use super::exec::LANES;
+use super::lanes::{Lane, Op, Type, Value, has_binary, has_unary};
 use super::{Argument, Fused};
 use crate::class::Class;
 use crate::fold::Join;
@@ -19,9 +20,9 @@ const MOST_STREAMS: usize = 4;
 /// Runs shorter than this are not cut further.
 const LEAST_CUT: usize = 4;
 
-/// Replaces runs of micro-ops by fused ones, on machines with AVX-512. `exclusive` as in `compile`. Where code cannot be
-/// made, nothing changes.
-pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
+/// Replaces runs of micro-ops by fused ones, on machines with AVX-512. `exclusive` as in `compile`; `stream`: results are too
+/// large to be found in the caches later. Where code cannot be made, nothing changes.
+pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool, stream: bool) {
     let before = program.clone();
     let mut bytes = Vec::new();
     let ahead = ahead(program, layout);
@@ -29,8 +30,19 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool) {
         for level in [Level::Rows, Level::Body] {
             let phase = &mut program.phases[p];
             let list = std::mem::take(if level == Level::Rows { &mut phase.rows } else { &mut phase.body });
-            let mut f =
-                Fuser { layout, exclusive, phase: p, level, list: &list, program, bytes: &mut bytes, ahead: Vec::new(), run: Vec::new(), after: Vec::new() };
+            let mut f = Fuser {
+                layout,
+                exclusive,
+                stream,
+                phase: p,
+                level,
+                list: &list,
+                program,
+                bytes: &mut bytes,
+                ahead: Vec::new(),
+                run: Vec::new(),
+                after: Vec::new(),
+            };
             if level == Level::Body {
                 f.ahead = ahead.iter().filter(|a| a.phase == p).copied().collect();
             }
@@ -78,9 +90,7 @@ fn ahead(program: &Program, layout: &Layout) -> Vec<Ahead> {
         moves && !m.access.has_masks() && matches!(m.dtype.size(), 2 | 4)
     };
     let read = program.phases[0].body.iter().filter_map(|m| match m.kind {
-        Kind::Load { memory, .. } => {
-            Some(Ahead { phase: longest, memory, write: false, rows: layout.row_block })
-        }
+        Kind::Load { memory, .. } => Some(Ahead { phase: longest, memory, write: false, rows: layout.row_block }),
         _ => None,
     });
     let written = (1..program.phases.len()).flat_map(|p| program.phases[p].body.iter().map(move |m| (p, m)));
@@ -102,6 +112,7 @@ enum Level {
 struct Fuser<'a> {
     layout: &'a Layout,
     exclusive: bool,
+    stream: bool,
     phase: usize,
     level: Level,
     list: &'a [Micro],
@@ -183,7 +194,8 @@ impl Fuser<'_> {
                 self.ty(*x).is_some_and(|ty| has_unary(*op, ty) && self.readable(*x, ty)) && self.full(m.dst)
             }
             Kind::Binary(op, a, b) => {
-                let known = self.ty(*a).is_some_and(|t| has_binary(*op, t) && self.readable(*a, t) && self.readable(*b, t));
+                let known =
+                    self.ty(*a).is_some_and(|t| has_binary(*op, t) && self.readable(*a, t) && self.readable(*b, t));
                 known && self.full(m.dst)
             }
             Kind::Select(c, a, b) => {
@@ -248,8 +260,16 @@ impl Fuser<'_> {
             _ if self.fusible(m) => self.run.push(at),
             Kind::Store { .. } | Kind::FoldCols { .. } | Kind::FoldRows { .. } if from_run => self.after.push(at),
             // What reads nothing that the run makes comes before it, at a place that nothing else uses.
-            Kind::Load { .. } | Kind::LoadAt { .. } | Kind::Recall | Kind::Index(_) | Kind::Unary(..) | Kind::Binary(..)
-            | Kind::Select(..) | Kind::Cast(_) | Kind::Spread(_) | Kind::FinishCols(_)
+            Kind::Load { .. }
+            | Kind::LoadAt { .. }
+            | Kind::Recall
+            | Kind::Index(_)
+            | Kind::Unary(..)
+            | Kind::Binary(..)
+            | Kind::Select(..)
+            | Kind::Cast(_)
+            | Kind::Spread(_)
+            | Kind::FinishCols(_)
                 if !from_run && !self.run.is_empty() =>
             {
                 let fixed = m.kind == Kind::Recall || m.at.step != 0 || self.level == Level::Rows;
@@ -281,7 +301,12 @@ impl Fuser<'_> {
         let worth = run.len() > 1 || run.first().is_some_and(|r| slow(&list[*r]) && self.level == Level::Body);
         if worth {
             if let Some(fused) = self.fused(run) {
-                out.push(Micro { kind: Kind::Fused(Box::new(fused)), dst: usize::MAX, at: Place::default(), direct: None });
+                out.push(Micro {
+                    kind: Kind::Fused(Box::new(fused)),
+                    dst: usize::MAX,
+                    at: Place::default(),
+                    direct: None,
+                });
                 return;
             }
             if run.len() >= 2 * LEAST_CUT {
@@ -393,21 +418,29 @@ impl Fuser<'_> {
             if o.direct.is_some() && !self.exclusive {
                 late.push((p, v));
             } else {
-                b.push(Op::Save(p, v), Type::F32);
+                let streamed = self.stream
+                    && self.exclusive
+                    && o.direct.is_some_and(|m| b.lanes[v].ty == Type::F32 && !self.is_read(m));
+                b.push(if streamed { Op::Stream(p, v) } else { Op::Save(p, v) }, Type::F32);
             }
             outs.push(o);
         }
         late.into_iter().for_each(|(p, v)| {
             b.push(Op::Save(p, v), Type::F32);
         });
-        let Some(code) = emit(&b.lanes, b.arguments.len()) else {
+        let Some(code) = emit(&b.lanes, b.arguments.len(), false) else {
             self.program.registers = registers;
             return None;
         };
         let entry = self.bytes.len();
         self.bytes.extend(code);
+        let mut streaming = None;
+        if b.lanes.iter().any(|l| matches!(l.op, Op::Stream(..))) {
+            streaming = Some(self.bytes.len());
+            self.bytes.extend(emit(&b.lanes, b.arguments.len(), true)?);
+        }
         let lanes = self.take(sums.len().max(1) * LANES);
-        Some(Fused { entry, arguments: b.arguments, outs, sums, flat, lanes })
+        Some(Fused { entry, streaming, arguments: b.arguments, outs, sums, flat, lanes })
     }
 
     fn operation(&self, kind: &Kind, dst: Slot, b: &mut Builder) -> Option<Value> {
@@ -452,6 +485,17 @@ impl Fuser<'_> {
         };
         b.values.push((s, v));
         Some(v)
+    }
+
+    /// The kernel reads the buffer of a memory, too.
+    fn is_read(&self, memory: usize) -> bool {
+        let buffer = self.program.memories[memory].buffer;
+        let lists = self.program.phases.iter().flat_map(|p| [&p.rows, &p.body]);
+        let mut all = lists.flatten().chain(&self.program.once).chain(self.list);
+        all.any(|m| {
+            matches!(m.kind, Kind::Load { memory, .. } | Kind::LoadAt { memory, .. }
+                if self.program.memories[memory].buffer == buffer)
+        })
     }
 
     /// The memory that `slot` is stored to as it is, over the whole tile, if it is stored once.

@@ -10,8 +10,10 @@ mod code;
 mod emit;
 mod exec;
 mod fuse;
+mod lanes;
+mod operations;
 
-pub(crate) use code::Code;
+pub(crate) use code::{Code, fence};
 pub(crate) use fuse::fuse;
 
 use crate::access::TileAccess;
@@ -40,6 +42,8 @@ pub(crate) enum Argument {
 pub(crate) struct Fused {
     /// Where its function begins in the program's code.
     pub entry: usize,
+    /// The same, writing results past the caches; those must be aligned to 64 bytes then.
+    pub streaming: Option<usize>,
     pub arguments: Vec<Argument>,
     /// Results that others read.
     pub outs: Vec<Micro>,
