@@ -293,10 +293,9 @@ impl Fuser<'_> {
     /// Emits the run as one micro-op, as several where it needs too many registers, or as it is where that is no gain.
     fn fuse(&mut self, run: &[usize], out: &mut Vec<Micro>) {
         let list = self.list;
-        let slow = |m: &Micro| match &m.kind {
-            Kind::Binary(PrimOp::Div, ..) | Kind::Unary(PrimOp::Sqrt, _) | Kind::FoldCols { .. } => true,
-            Kind::Unary(PrimOp::Exp, _) => true,
-            _ => false,
+        let slow = |m: &Micro| {
+            let slow_unary = matches!(m.kind, Kind::Unary(PrimOp::Sqrt | PrimOp::Exp, _));
+            slow_unary || matches!(m.kind, Kind::Binary(PrimOp::Div, ..) | Kind::FoldCols { .. })
         };
         let worth = run.len() > 1 || run.first().is_some_and(|r| slow(&list[*r]) && self.level == Level::Body);
         if worth {
