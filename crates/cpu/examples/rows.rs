@@ -66,7 +66,7 @@ fn main() {
         time(&format!("softmax {rows}x{cols}"), rows * cols, &softmax(rows, cols, d));
     }
     time("cross-entropy 64x4096", 64 * 4096, &cross_entropy(64, 4096, d));
-    for (rows, cols) in [(64, 1024), (256, 1024), (2048, 768), (4096, 1024)] {
+    for (rows, cols) in [(64, 1024), (256, 1024), (2048, 768), (2048, 1024), (4096, 1024)] {
         time(&format!("layer norm {rows}x{cols}"), rows * cols, &layer_norm(rows, cols, d));
         time(&format!("layer norm bwd {rows}x{cols}"), rows * cols, &layer_norm_backward(rows, cols, d));
     }

@@ -129,6 +129,7 @@ pub(super) enum When {
     Below = 0x82,
     AboveOrEqual = 0x83,
     Equal = 0x84,
+    NotEqual = 0x85,
 }
 
 /// Code under construction, with its constants.
@@ -256,6 +257,18 @@ impl Assembler {
     /// `dst = [rdi + 8 · index]`
     pub(super) fn argument(&mut self, dst: u8, index: usize) {
         self.bytes.extend([0x48 | dst >> 3 << 2, 0x8b, 0x80 | (dst & 7) << 3 | RDI]);
+        self.bytes.extend((index as i32 * 8).to_le_bytes());
+    }
+
+    /// `[rdi + 8 · index] += r8`
+    pub(super) fn add_to_argument(&mut self, index: usize) {
+        self.bytes.extend([0x4c, 0x01, 0x87]);
+        self.bytes.extend((index as i32 * 8).to_le_bytes());
+    }
+
+    /// Counts `[rdi + 8 · index]` down; [`When::NotEqual`] holds as long as it is not zero.
+    pub(super) fn count_argument(&mut self, index: usize) {
+        self.bytes.extend([0x48, 0xff, 0x8f]);
         self.bytes.extend((index as i32 * 8).to_le_bytes());
     }
 

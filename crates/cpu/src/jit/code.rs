@@ -20,11 +20,11 @@ impl Code {
     /// # Safety
     /// `entry` is where a function made by [`super::emit::emit`] begins, this processor has AVX-512, and what `arguments`
     /// and `n` name is as that function expects.
-    pub(crate) unsafe fn call(&self, entry: usize, arguments: *const *mut u8, n: usize) {
+    pub(crate) unsafe fn call(&self, entry: usize, arguments: *mut *mut u8, n: usize) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: by the contract.
         unsafe {
-            let function: extern "sysv64" fn(*const *mut u8, usize) =
+            let function: extern "sysv64" fn(*mut *mut u8, usize) =
                 std::mem::transmute(self.memory.as_ptr().add(entry));
             function(arguments, n);
         }

@@ -1,7 +1,8 @@
 //! From a straight-line program over sixteen lanes to a loop of machine code.
 //!
-//! The function takes an array of arguments (pointers to vectors and to single values) and a number of lanes. It runs the
-//! program over all of them, sixteen at a time, two or four times in a row where registers allow; the last lanes are masked
+//! The function takes an array and a number of lanes. The array holds the arguments (pointers to vectors and to single
+//! values), by how many bytes each moves from row to row, and the number of rows, which is at least one. For each row it runs
+//! the program over all lanes, sixteen at a time, two or four times in a row where registers allow; the last lanes are masked
 //! off. Values live in registers throughout; a program that needs more than there are is refused, and the caller cuts it.
 
 use super::assembler::*;
@@ -152,6 +153,8 @@ impl<'a> Emitter<'a> {
     fn function(mut self) -> Result<Assembler, Full> {
         let used: Vec<u8> = KEPT.into_iter().filter(|r| self.pointers.contains(&Some(*r))).collect();
         used.iter().for_each(|r| self.a.push(*r));
+        let row = self.a.label();
+        self.a.bind(row);
         for p in 0..self.pointers.len() {
             if let Some(r) = self.pointers[p] {
                 self.a.argument(r, p);
@@ -213,6 +216,13 @@ impl<'a> Emitter<'a> {
         for (k, (join, p)) in folds.into_iter().enumerate() {
             self.leave(k, join, p)?;
         }
+        let arguments = self.pointers.len();
+        for p in 0..arguments {
+            self.a.argument(R8, arguments + p);
+            self.a.add_to_argument(p);
+        }
+        self.a.count_argument(2 * arguments);
+        self.a.jump_if(When::NotEqual, row);
         used.iter().rev().for_each(|r| self.a.pop(*r));
         self.a.ret();
         Ok(self.a)

@@ -56,7 +56,7 @@ impl Worker<'_> {
                         let x = self.operand(f.outs[*k].dst, span);
                         (x.at.cast_mut(), (x.o * x.size) as isize)
                     }
-                    Argument::Lanes(k) => (self.register(f.lanes + k * LANES), 0),
+                    Argument::Lanes(k) => (self.register(f.lanes + k * no * LANES), LANES as isize),
                     Argument::Rows(acc) => (self.states[*acc].part.add((span.inner.0 - self.first_col) * 4), 0),
                 };
                 pointers.push(at);
@@ -70,30 +70,40 @@ impl Worker<'_> {
                 _ => f.entry,
             };
             let (rows, n) = if f.flat { (1, no * ni) } else { (no, ni) };
-            for row in 0..rows {
-                code.call(entry, pointers.as_ptr(), n);
+            if rows * n > 0 {
+                pointers.extend(steps.iter().map(|s| std::ptr::without_provenance_mut(*s as usize)));
+                pointers.push(std::ptr::without_provenance_mut(rows));
+                code.call(entry, pointers.as_mut_ptr(), n);
                 for (k, (acc, join)) in f.sums.iter().enumerate() {
-                    let lanes = self.register(f.lanes + k * LANES);
+                    let lanes = self.register(f.lanes + k * no * LANES).cast::<[f32; 16]>();
                     let total = self.register(self.program.col_accs[*acc].value_at);
-                    let lanes = lanes.cast::<[f32; 16]>().read();
-                    if *join == Join::Sum {
-                        let total = total.cast::<f64>().add(row);
-                        total.write(total.read() + f64::from(joined(lanes, |a, b| a + b)));
-                    } else {
-                        // NaN wins.
-                        let top = match join {
-                            Join::Max => joined(lanes, |a, b| if a > b || a.is_nan() { a } else { b }),
-                            _ => joined(lanes, |a, b| if a < b || a.is_nan() { a } else { b }),
-                        };
-                        let top = std::ptr::from_ref(&top).cast();
-                        fold::merge(self.level, Class::F32, *join, total.add(row * 4), top, 1);
-                    }
-                }
-                for (p, step) in pointers.iter_mut().zip(&steps) {
-                    *p = p.wrapping_offset(*step);
+                    self.join_lanes(*join, std::slice::from_raw_parts(lanes, rows), total);
                 }
             }
         }
         (self.pointers, self.steps) = (pointers, steps);
+    }
+
+    /// Joins the lanes of each row into the row's accumulator.
+    ///
+    /// # Safety
+    /// `total` holds an accumulator for each row: f64 for sums, otherwise f32.
+    unsafe fn join_lanes(&self, join: Join, rows: &[[f32; 16]], total: *mut u8) {
+        for (row, lanes) in rows.iter().enumerate() {
+            // SAFETY: by the contract.
+            unsafe {
+                if join == Join::Sum {
+                    let total = total.cast::<f64>().add(row);
+                    total.write(total.read() + f64::from(joined(*lanes, |a, b| a + b)));
+                    continue;
+                }
+                // NaN wins.
+                let top = match join {
+                    Join::Max => joined(*lanes, |a, b| if a > b || a.is_nan() { a } else { b }),
+                    _ => joined(*lanes, |a, b| if a < b || a.is_nan() { a } else { b }),
+                };
+                fold::merge(self.level, Class::F32, join, total.add(row * 4), std::ptr::from_ref(&top).cast(), 1);
+            }
+        }
     }
 }

@@ -79,18 +79,19 @@ struct Ahead {
 /// between compute.
 fn ahead(program: &Program, layout: &Layout) -> Vec<Ahead> {
     let with_body = |p: &usize| !program.phases[*p].body.is_empty();
-    let length = |p: &usize| program.phases[*p].body.len();
-    let longest = (1..program.phases.len()).filter(with_body).max_by_key(length);
-    let (Some(longest), false) = (longest, layout.rows_inner || layout.rows.total <= layout.row_block) else {
+    let mut phases: Vec<usize> = (0..program.phases.len()).filter(with_body).collect();
+    if phases.len() < 2 || layout.rows_inner || layout.rows.total <= layout.row_block {
         return Vec::new();
-    };
+    }
+    // The longest first; each stream in another one.
+    phases.sort_by_key(|p| std::cmp::Reverse(program.phases[*p].body.len()));
     let fits = |a: &Ahead| {
         let m = &program.memories[a.memory];
         let moves = m.access.outer.flat.is_some_and(|s| s != 0) && m.access.inner.flat == Some(1);
         moves && !m.access.has_masks() && matches!(m.dtype.size(), 2 | 4)
     };
     let read = program.phases[0].body.iter().filter_map(|m| match m.kind {
-        Kind::Load { memory, .. } => Some(Ahead { phase: longest, memory, write: false, rows: layout.row_block }),
+        Kind::Load { memory, .. } => Some(Ahead { phase: 0, memory, write: false, rows: layout.row_block }),
         _ => None,
     });
     let written = (1..program.phases.len()).flat_map(|p| program.phases[p].body.iter().map(move |m| (p, m)));
@@ -98,8 +99,9 @@ fn ahead(program: &Program, layout: &Layout) -> Vec<Ahead> {
         Kind::Store { memory, .. } => Some(Ahead { phase: p - 1, memory, write: true, rows: 0 }),
         _ => None,
     });
-    let (read, written) = (read.filter(fits).take(MOST_STREAMS), written.filter(fits).take(MOST_STREAMS));
-    read.chain(written).collect()
+    let read = read.filter(fits).take(MOST_STREAMS);
+    let read = read.enumerate().map(|(i, a)| Ahead { phase: phases[i % phases.len()], ..a });
+    read.chain(written.filter(fits).take(MOST_STREAMS)).collect()
 }
 
 /// What a list of micro-ops works on: one value a row, or tiles.
@@ -438,7 +440,7 @@ impl Fuser<'_> {
             streaming = Some(self.bytes.len());
             self.bytes.extend(emit(&b.lanes, b.arguments.len(), true)?);
         }
-        let lanes = self.take(sums.len().max(1) * LANES);
+        let lanes = self.take(sums.len() * o * LANES);
         Some(Fused { entry, streaming, arguments: b.arguments, outs, sums, flat, lanes })
     }
 
