@@ -83,6 +83,7 @@ class Options:
     deny: list[str]
     check: bool
     tune: str
+    pool_outputs: bool
     threads: int
     cache_dir: str
 
@@ -90,7 +91,7 @@ class Options:
     def of_config(cls) -> Options:
         c = config
         routes = list(c.routes.items())
-        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.threads, c.cache_dir)
+        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.pool_outputs, c.threads, c.cache_dir)
 
 
 class Session:

@@ -1,4 +1,4 @@
-//! Memory that is kept: one block a run for intermediates, and blocks for those outputs that die within a step.
+//! Memory for intermediates, which is kept: one block a run.
 //!
 //! Memory that is touched for the first time costs a page fault per page, several times what writing to it costs, so
 //! blocks go back to a pool instead of to the system. All executables of the process share the pools: the forward and
@@ -19,8 +19,6 @@ const LARGE: usize = 2 << 20;
 pub struct ArenaPool {
     free: Mutex<Free>,
     limit: AtomicUsize,
-    /// Hands out blocks of the very size class only.
-    tight: bool,
 }
 
 struct Free {
@@ -53,26 +51,11 @@ pub fn pool() -> &'static ArenaPool {
     &POOL
 }
 
-/// The process's pool for outputs, which hold on to their blocks for longer: blocks fit tightly.
-pub fn output_pool() -> &'static ArenaPool {
-    static POOL: ArenaPool = ArenaPool::tight(usize::MAX);
-    &POOL
-}
-
 impl ArenaPool {
     /// Keeps at most `limit` bytes of unused blocks.
     pub const fn new(limit: usize) -> ArenaPool {
-        ArenaPool::with(limit, false)
-    }
-
-    /// The same, but a block is only reused for needs of the same size class.
-    pub const fn tight(limit: usize) -> ArenaPool {
-        ArenaPool::with(limit, true)
-    }
-
-    const fn with(limit: usize, tight: bool) -> ArenaPool {
         let free = Free { blocks: BTreeMap::new(), bytes: 0, in_use: 0, peak_in_use: 0 };
-        ArenaPool { free: Mutex::new(free), limit: AtomicUsize::new(limit), tight }
+        ArenaPool { free: Mutex::new(free), limit: AtomicUsize::new(limit) }
     }
 
     /// A block of at least this many bytes. When the pool has smaller ones only, the largest of them is given up for it:
@@ -81,17 +64,14 @@ impl ArenaPool {
         let capacity = size_class(bytes)?;
         let outgrown = {
             let mut free = self.free();
-            let found = match free.blocks.range((capacity, 0)..).next() {
-                Some((key, _)) if !self.tight || key.0 == capacity => Some(*key),
-                _ => None,
-            };
+            let found = free.blocks.range((capacity, 0)..).next().map(|(key, _)| *key);
             if let Some(key) = found {
                 let block = free.take(key);
                 free.lend(key.0);
                 return Ok(Lease { block, pool: self });
             }
             let largest = free.blocks.last_key_value().map(|(key, _)| *key);
-            largest.filter(|(size, _)| !self.tight && *size >= capacity / 4).and_then(|key| free.take(key))
+            largest.filter(|(size, _)| *size >= capacity / 4).and_then(|key| free.take(key))
         };
         drop(outgrown);
         let block = Block::new(capacity)?;
@@ -233,18 +213,6 @@ mod tests {
         assert!(pool.unused_bytes() < 300_000 * 5 / 4 + 8192);
         pool.trim();
         assert_eq!(pool.unused_bytes(), 0);
-    }
-
-    #[test]
-    fn a_tight_pool_gives_blocks_of_the_size_only_and_keeps_no_more_than_was_in_use() {
-        let pool = ArenaPool::tight(usize::MAX);
-        let id = pool.acquire(1 << 16).unwrap().id();
-        assert_ne!(pool.acquire(1 << 14).unwrap().id(), id);
-        assert_eq!(pool.acquire(1 << 16).unwrap().id(), id);
-        for bytes in (1 << 14..1 << 16).step_by(1 << 12) {
-            drop(pool.acquire(bytes).unwrap());
-            assert!(pool.unused_bytes() <= 1 << 16);
-        }
     }
 
     #[test]

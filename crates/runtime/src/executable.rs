@@ -1,13 +1,13 @@
 //! A program that can be run.
 
-use crate::arena::{Lease, output_pool, pool};
+use crate::arena::{Lease, pool};
 use crate::bind::{Binder, RunInput};
 use crate::engine::{Engine, StepError};
 use crate::error::RunError;
 use crate::instance::{
-    Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind,
-    StepSpec, ViewSet,
+    Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, StepSpec, ViewSet,
 };
+use crate::output_memory::{Demand, SMALLEST, output_pool};
 use crate::plan::{Lifetimes, in_place_pairs, reads, writes};
 use crate::profile;
 use crate::provider::{Provider, TensorSpec};
@@ -21,8 +21,6 @@ use std::sync::{Arc, Mutex};
 const INSTANCES: usize = 64;
 /// Sets of arena tensors an instance keeps: one for each run at the same time, so to say.
 const VIEW_SETS: usize = 4;
-/// Smaller outputs stay with the provider's allocator, which reuses them without page faults.
-const POOLED_BYTES: usize = 128 << 10;
 
 /// A result of a run.
 #[derive(Debug)]
@@ -39,8 +37,10 @@ pub struct Executable {
     engine: Arc<dyn Engine>,
     binder: Binder,
     analysis: Analysis,
-    /// Buffers whose tensors may live in pooled memory.
-    pooled: Vec<bool>,
+    /// Large outputs live in memory of the process's pool.
+    pools_outputs: bool,
+    /// What they need of it at once, for the sizes that need most.
+    demand: Mutex<Option<(usize, Demand<'static>)>>,
     /// Latest first.
     instances: Mutex<Vec<(Vec<i64>, Arc<Instance>)>>,
 }
@@ -62,21 +62,17 @@ impl Executable {
         let analysis = Analysis { lifetimes: Lifetimes::of(&program), pairs };
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
-        let pooled = vec![false; program.buffers.len()];
-        let instances = Mutex::new(Vec::new());
-        let exe = Executable { program, provider, engine, binder, analysis, pooled, instances };
+        let (instances, demand) = (Mutex::new(Vec::new()), Mutex::new(None));
+        let exe = Executable { program, provider, engine, binder, analysis, pools_outputs: true, demand, instances };
         exe.instance(&hints)?;
         Ok(exe)
     }
 
-    /// Says which outputs may live in memory that is kept from step to step: values saved for the backward graph and
-    /// gradients, which die within a step or two. Such tensors cannot be resized.
-    pub fn pool_outputs(mut self, outputs: impl IntoIterator<Item = usize>) -> Executable {
-        for o in outputs {
-            if let Some(ProgramOutput::Tensor(t)) = self.program.outputs.get(o) {
-                self.pooled[t.buffer.0 as usize] = true;
-            }
-        }
+    /// Gives every output memory of the provider's own, however large. Otherwise large outputs live in blocks of the
+    /// [process's pool](crate::output_memory), and PyTorch refuses to enlarge their storage (`resize_`).
+    pub fn without_pooled_outputs(mut self) -> Executable {
+        self.pools_outputs = false;
+        self.demand = Mutex::new(None);
         self
     }
 
@@ -136,10 +132,25 @@ impl Executable {
             Instance::new(&self.program, &self.analysis, &symbols, &*self.provider, &*self.engine)
         }));
         let made = Arc::new(made.unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))?);
+        self.raise_demand(&made);
         let mut instances = lock();
         instances.insert(0, (values.to_vec(), made.clone()));
         instances.truncate(INSTANCES);
         Ok(made)
+    }
+
+    /// Lets the pool keep what the outputs of this instance need, if no other instance needs more.
+    fn raise_demand(&self, instance: &Instance) {
+        if !self.pools_outputs {
+            return;
+        }
+        let sizes = || instance.steps.iter().flat_map(|s| &s.make).map(|b| instance.buffers[*b as usize].bytes());
+        let pooled = || sizes().filter(|bytes| *bytes >= SMALLEST);
+        let bytes: usize = pooled().sum();
+        let mut demand = self.demand.lock().unwrap_or_else(|e| e.into_inner());
+        if demand.as_ref().map_or(0, |(known, _)| *known) < bytes {
+            *demand = Some((bytes, output_pool().demand(pooled())));
+        }
     }
 }
 
@@ -295,11 +306,11 @@ impl<'a> Run<'a> {
     }
 
     fn make(&mut self, buffer: u32) -> Result<(), RunError> {
-        let BufferSpec { spec: s, extent, .. } = &self.instance.buffers[buffer as usize];
-        let bytes = *extent as usize * s.dtype.size();
-        let tensor = if self.exe.pooled[buffer as usize] && bytes >= POOLED_BYTES {
-            let lease = output_pool().acquire(bytes).map_err(RunError::Provider)?;
-            self.exe.provider.in_lease(lease, s.dtype, &s.shape, &s.strides)
+        let b = &self.instance.buffers[buffer as usize];
+        let s = &b.spec;
+        let tensor = if self.exe.pools_outputs && b.bytes() >= SMALLEST {
+            let block = output_pool().acquire(b.bytes()).map_err(RunError::Provider)?;
+            self.exe.provider.in_block(block, s.dtype, &s.shape, &s.strides)
         } else {
             self.exe.provider.empty(s.dtype, &s.shape, &s.strides)
         };

@@ -38,6 +38,12 @@ pub struct BufferSpec {
     pub place: Place,
 }
 
+impl BufferSpec {
+    pub fn bytes(&self) -> usize {
+        self.extent as usize * self.spec.dtype.size()
+    }
+}
+
 /// Where a buffer's memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -185,9 +191,8 @@ impl Instance {
                 _ => Place::Unused,
             };
         }
-        let mut sizes: Vec<_> = (buffers.iter())
-            .map(|b| matches!(b.place, Place::Arena(_)).then(|| b.extent as usize * b.spec.dtype.size()))
-            .collect();
+        let mut sizes: Vec<_> =
+            (buffers.iter()).map(|b| matches!(b.place, Place::Arena(_)).then(|| b.bytes())).collect();
         let mut spans = lifetimes.spans.clone();
         // Scratch memory lives for one step.
         for (step, p) in prepared.iter().enumerate() {
