@@ -268,11 +268,9 @@ def _writes(node: fx.Node, to: fx.Node) -> bool:
 
 
 def _boxed(runs: stubs.Boxed) -> stubs.Boxed:
-    def run(args: list[Any]) -> list[Any]:
-        return runs(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    """Marks a function of ours as one that takes the list of its arguments and empties it."""
+    runs._boxed_call = True  # type: ignore[attr-defined]
+    return runs
 
 
 def _reporting(compiled: stubs.Boxed, text: str, options: Options) -> stubs.Boxed:

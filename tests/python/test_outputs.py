@@ -9,11 +9,10 @@ import sys
 import textwrap
 import threading
 
+import permalloy
 import pytest
 import torch
 import torch.multiprocessing as mp
-
-import permalloy
 
 ROWS, COLUMNS = 512, 1024  # 2 MB of float32
 

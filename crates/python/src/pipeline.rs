@@ -195,6 +195,7 @@ fn natives_text(routes: &[permalloy_runtime::RouteRecord]) -> Vec<(String, Strin
 /// A program on PyTorch's operators and our CPU engine.
 struct Compiled {
     executable: permalloy_runtime::Executable,
+    api: &'static permalloy_runtime::torch::Api,
     inputs: Vec<InputKind>,
     records: String,
 }
@@ -203,6 +204,7 @@ impl Compiled {
     fn new(program: permalloy_loops::kernel::Program, options: &Options) -> Result<Compiled, CompileError> {
         use permalloy_loops::kernel::ProgramInput;
         let provider = provider()?;
+        let api = provider.api();
         let kind = |i: &ProgramInput| match i {
             ProgramInput::Tensor { .. } => InputKind::Tensor,
             ProgramInput::Int(_) => InputKind::Int,
@@ -212,7 +214,7 @@ impl Compiled {
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
         let executable = if options.pool_outputs { executable } else { executable.without_pooled_outputs() };
-        Ok(Compiled { executable, inputs, records: "[]".to_string() })
+        Ok(Compiled { executable, api, inputs, records: "[]".to_string() })
     }
 }
 
@@ -223,7 +225,6 @@ impl Executable for Compiled {
 
     unsafe fn run(&self, tensors: Vec<RawTensor>, ints: Vec<i64>) -> Result<Vec<Output>, RunError> {
         use permalloy_runtime::{RunInput, RunOutput, TensorHandle, torch::TorchTensor};
-        let api = api().map_err(RunError::Internal)?;
         let (mut tensors, mut ints) = (tensors.into_iter(), ints.into_iter());
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for kind in &self.inputs {
@@ -232,7 +233,7 @@ impl Executable for Compiled {
                 // SAFETY: the caller hands over owning handles.
                 InputKind::Tensor => tensors
                     .next()
-                    .and_then(|t| unsafe { TorchTensor::from_raw(api, t.0) })
+                    .and_then(|t| unsafe { TorchTensor::from_raw(self.api, t.0) })
                     .map(|t| RunInput::Tensor(TensorHandle::Torch(t))),
             };
             inputs.push(input.ok_or_else(|| RunError::Failed("an argument is missing".to_string()))?);

@@ -1,6 +1,6 @@
 //! A program that can be run.
 
-use crate::arena::{Lease, pool};
+use crate::arena::{ALIGN, Lease, pool};
 use crate::bind::{Binder, RunInput};
 use crate::engine::{Engine, StepError};
 use crate::error::RunError;
@@ -15,7 +15,7 @@ use crate::tensor::{TensorHandle, extent, same_layout};
 use permalloy_loops::kernel::{BufferKind, Program, ProgramInput, ProgramOutput, Step};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Instances kept: one for each choice of sizes that was run lately.
 const INSTANCES: usize = 64;
@@ -43,6 +43,8 @@ pub struct Executable {
     demand: Mutex<Option<(usize, Demand<'static>)>>,
     /// Latest first.
     instances: Mutex<Vec<(Vec<i64>, Arc<Instance>)>>,
+    /// The one instance of a program without size symbols.
+    only: OnceLock<Arc<Instance>>,
 }
 
 impl Executable {
@@ -62,8 +64,9 @@ impl Executable {
         let analysis = Analysis { lifetimes: Lifetimes::of(&program), pairs };
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
-        let (instances, demand) = (Mutex::new(Vec::new()), Mutex::new(None));
-        let exe = Executable { program, provider, engine, binder, analysis, pools_outputs: true, demand, instances };
+        let (instances, demand, only) = (Mutex::new(Vec::new()), Mutex::new(None), OnceLock::new());
+        let exe =
+            Executable { program, provider, engine, binder, analysis, pools_outputs: true, demand, instances, only };
         exe.instance(&hints)?;
         Ok(exe)
     }
@@ -80,6 +83,7 @@ impl Executable {
     pub fn without_in_place(mut self) -> Executable {
         self.analysis.pairs.iter_mut().for_each(Vec::clear);
         self.instances.get_mut().unwrap_or_else(|e| e.into_inner()).clear();
+        self.only = OnceLock::new();
         self
     }
 
@@ -112,9 +116,17 @@ impl Executable {
         if inputs.len() != self.program.inputs.len() {
             return Err(RunError::InputCount { expected: self.program.inputs.len(), got: inputs.len() });
         }
-        let instance = self.instance(&self.binder.values(&inputs)?)?;
+        let values = self.binder.values(&inputs)?;
+        let (instance, found);
+        match self.only.get() {
+            Some(only) => instance = only,
+            None => {
+                found = self.instance(&values)?;
+                instance = &found;
+            }
+        }
         let _entered = Entered(&*self.provider, self.provider.enter());
-        catch_unwind(AssertUnwindSafe(|| Run::new(self, &instance, inputs)?.finish()))
+        catch_unwind(AssertUnwindSafe(|| Run::new(self, instance, inputs)?.finish()))
             .unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))
     }
 
@@ -133,6 +145,9 @@ impl Executable {
         }));
         let made = Arc::new(made.unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))?);
         self.raise_demand(&made);
+        if values.is_empty() {
+            let _ = self.only.set(made.clone()); // another thread's is as good
+        }
         let mut instances = lock();
         instances.insert(0, (values.to_vec(), made.clone()));
         instances.truncate(INSTANCES);
@@ -208,28 +223,31 @@ struct Run<'a> {
     pointers: Vec<*mut u8>,
     /// Arguments whose layout was not as promised: buffer, what the caller gave.
     originals: Vec<(u32, TensorHandle)>,
-    /// Tensors over the arena.
+    /// Tensors over the arena; empty if native operators use none.
     views: ViewSet,
-    arena: Lease<'static>,
+    /// None if the program has no intermediates.
+    arena: Option<Lease<'static>>,
 }
 
 impl<'a> Run<'a> {
     fn new(exe: &'a Executable, instance: &'a Instance, inputs: Vec<RunInput>) -> Result<Run<'a>, RunError> {
         let n = instance.buffers.len();
-        let arena = pool().acquire(instance.arena_bytes).map_err(RunError::Provider)?;
+        let arena = (instance.arena_bytes > 0).then(|| pool().acquire(instance.arena_bytes)).transpose();
+        let arena = arena.map_err(RunError::Provider)?;
         let mut pointers = vec![std::ptr::null_mut(); n];
         for (b, offset) in &instance.arena {
-            pointers[*b as usize] = arena.data().wrapping_add(*offset);
+            pointers[*b as usize] = in_arena(&arena, *offset);
         }
-        let views = {
-            let mut sets = instance.views.lock().unwrap_or_else(|e| e.into_inner());
-            let known = sets.iter().position(|s| s.block == arena.id());
-            known.map(|i| sets.swap_remove(i))
+        let block = arena.as_ref().map_or(0, Lease::id);
+        let known = match instance.arena_views.is_empty() {
+            true => None,
+            false => {
+                let mut sets = instance.views.lock().unwrap_or_else(|e| e.into_inner());
+                sets.iter().position(|s| s.block == block).map(|i| sets.swap_remove(i))
+            }
         };
-        let views = views.unwrap_or_else(|| ViewSet {
-            block: arena.id(),
-            tensors: instance.arena_views.iter().map(|_| None).collect(),
-        });
+        let views =
+            known.unwrap_or_else(|| ViewSet { block, tensors: instance.arena_views.iter().map(|_| None).collect() });
         let tensors = (0..n).map(|_| None).collect();
         let mut run = Run { exe, instance, tensors, pointers, originals: Vec::new(), views, arena };
         for (index, input) in inputs.into_iter().enumerate() {
@@ -300,8 +318,7 @@ impl<'a> Run<'a> {
     fn set(&mut self, buffer: u32, tensor: TensorHandle) {
         let data = tensor.data_ptr();
         // Empty tensors may have no address at all; kernels must not mistake theirs for a missing buffer.
-        self.pointers[buffer as usize] =
-            if data.is_null() { std::ptr::without_provenance_mut(crate::arena::ALIGN) } else { data };
+        self.pointers[buffer as usize] = if data.is_null() { std::ptr::without_provenance_mut(ALIGN) } else { data };
         self.tensors[buffer as usize] = Some(tensor);
     }
 
@@ -320,8 +337,8 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> Result<Vec<RunOutput>, RunError> {
         let result = self.steps().and_then(|()| self.outputs());
-        let mut sets = self.instance.views.lock().unwrap_or_else(|e| e.into_inner());
         if !self.views.tensors.is_empty() {
+            let mut sets = self.instance.views.lock().unwrap_or_else(|e| e.into_inner());
             if sets.len() >= VIEW_SETS {
                 sets.remove(0);
             }
@@ -352,7 +369,7 @@ impl<'a> Run<'a> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
             StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
-                let scratch = self.arena.data().wrapping_add(*scratch);
+                let scratch = in_arena(&self.arena, *scratch);
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                 // place in the arena, which the plan keeps apart from all others alive.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
@@ -461,7 +478,7 @@ impl<'a> Run<'a> {
     fn arena_tensor(&mut self, v: usize) -> Result<(), String> {
         if self.views.tensors[v].is_none() {
             let view = &self.instance.arena_views[v];
-            let data = self.arena.data().wrapping_add(view.offset_bytes);
+            let data = in_arena(&self.arena, view.offset_bytes);
             let s = &view.spec;
             // SAFETY: inside of the block, as the plan made sure; the tensor is used only while a run holds that block.
             let tensor = unsafe { self.exe.provider.over_memory(data, s.dtype, &s.shape, &s.strides) }?;
@@ -483,10 +500,18 @@ impl<'a> Run<'a> {
             outputs.push(match o {
                 OutputSpec::Int(i) => RunOutput::Int(*i),
                 OutputSpec::None => RunOutput::None,
-                OutputSpec::Tensor { buffer, whole, offset, spec } => {
+                OutputSpec::Tensor { buffer, whole, last, offset, spec } => {
                     let place = self.instance.buffers[*buffer as usize].place;
                     if self.tensors[*buffer as usize].is_none() {
                         self.make(*buffer)?;
+                    }
+                    if *whole
+                        && *last
+                        && place != Place::Input
+                        && let Some(tensor) = self.tensors[*buffer as usize].take()
+                    {
+                        outputs.push(RunOutput::Tensor(tensor));
+                        continue;
                     }
                     let original = self.originals.iter().find(|(b, _)| b == buffer).map(|(_, t)| t);
                     let tensor = self.tensor(*buffer).map_err(error)?;
@@ -501,6 +526,11 @@ impl<'a> Run<'a> {
         }
         Ok(outputs)
     }
+}
+
+/// A place in the arena; without one, an address that nothing of a size lies at.
+fn in_arena(arena: &Option<Lease<'_>>, offset: usize) -> *mut u8 {
+    arena.as_ref().map_or(std::ptr::without_provenance_mut(ALIGN), |a| a.data()).wrapping_add(offset)
 }
 
 /// The two tensors have memory in common, or might have.

@@ -119,7 +119,14 @@ pub struct ViewSet {
 }
 
 pub enum OutputSpec {
-    Tensor { buffer: u32, whole: bool, offset: i64, spec: TensorSpec },
+    /// `whole`: the buffer's own tensor. `last`: no later output is of the same buffer.
+    Tensor {
+        buffer: u32,
+        whole: bool,
+        last: bool,
+        offset: i64,
+        spec: TensorSpec,
+    },
     Int(i64),
     None,
 }
@@ -410,7 +417,8 @@ fn input_specs(program: &Program, lifetimes: &Lifetimes, eval: Eval<'_>) -> Resu
 }
 
 fn output_specs(program: &Program, buffers: &[BufferSpec], eval: Eval<'_>) -> Result<Vec<OutputSpec>, RunError> {
-    (program.outputs.iter())
+    let mut seen = vec![false; buffers.len()];
+    let mut specs = (program.outputs.iter().rev())
         .map(|o| {
             Ok(match o {
                 ProgramOutput::None => OutputSpec::None,
@@ -418,11 +426,14 @@ fn output_specs(program: &Program, buffers: &[BufferSpec], eval: Eval<'_>) -> Re
                 ProgramOutput::Tensor(t) => {
                     let (spec, offset) = view_spec(t, buffers, eval)?;
                     let whole = offset == 0 && spec == buffers[t.buffer.0 as usize].spec;
-                    OutputSpec::Tensor { buffer: t.buffer.0, whole, offset, spec }
+                    let last = !std::mem::replace(&mut seen[t.buffer.0 as usize], true);
+                    OutputSpec::Tensor { buffer: t.buffer.0, whole, last, offset, spec }
                 }
             })
         })
-        .collect()
+        .collect::<Result<Vec<_>, RunError>>()?;
+    specs.reverse();
+    Ok(specs)
 }
 
 /// Fills in which tensors each step makes and releases.
