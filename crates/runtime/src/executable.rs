@@ -1,6 +1,6 @@
 //! A program that can be run.
 
-use crate::arena::{ALIGN, Lease, pool};
+use crate::arena::{ALIGN, ArenaDemand, Lease, pool};
 use crate::bind::{Binder, RunInput};
 use crate::engine::{Engine, StepError};
 use crate::error::RunError;
@@ -30,6 +30,15 @@ pub enum RunOutput {
     None,
 }
 
+/// What a run needs of the pools, for the sizes that need most.
+#[derive(Default)]
+struct Needs {
+    output_bytes: usize,
+    outputs: Option<Demand<'static>>,
+    arena_bytes: usize,
+    arena: Option<ArenaDemand<'static>>,
+}
+
 /// A program with what it runs on. May run on several threads at the same time, each run with memory of its own.
 pub struct Executable {
     program: Arc<Program>,
@@ -39,8 +48,8 @@ pub struct Executable {
     analysis: Analysis,
     /// Large outputs live in memory of the process's pool.
     pools_outputs: bool,
-    /// What they need of it at once, for the sizes that need most.
-    demand: Mutex<Option<(usize, Demand<'static>)>>,
+    /// What the pools may keep for it.
+    needs: Mutex<Needs>,
     /// Latest first.
     instances: Mutex<Vec<(Vec<i64>, Arc<Instance>)>>,
     /// The one instance of a program without size symbols.
@@ -64,9 +73,9 @@ impl Executable {
         let analysis = Analysis { lifetimes: Lifetimes::of(&program), pairs };
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
-        let (instances, demand, only) = (Mutex::new(Vec::new()), Mutex::new(None), OnceLock::new());
+        let (instances, needs, only) = (Mutex::new(Vec::new()), Mutex::default(), OnceLock::new());
         let exe =
-            Executable { program, provider, engine, binder, analysis, pools_outputs: true, demand, instances, only };
+            Executable { program, provider, engine, binder, analysis, pools_outputs: true, needs, instances, only };
         exe.instance(&hints)?;
         Ok(exe)
     }
@@ -75,7 +84,7 @@ impl Executable {
     /// [process's pool](crate::output_memory), and PyTorch refuses to enlarge their storage (`resize_`).
     pub fn without_pooled_outputs(mut self) -> Executable {
         self.pools_outputs = false;
-        self.demand = Mutex::new(None);
+        self.needs.get_mut().unwrap_or_else(|e| e.into_inner()).outputs = None;
         self
     }
 
@@ -144,7 +153,7 @@ impl Executable {
             Instance::new(&self.program, &self.analysis, &symbols, &*self.provider, &*self.engine)
         }));
         let made = Arc::new(made.unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))?);
-        self.raise_demand(&made);
+        self.raise_needs(&made).map_err(RunError::Provider)?;
         if values.is_empty() {
             let _ = self.only.set(made.clone()); // another thread's is as good
         }
@@ -154,18 +163,21 @@ impl Executable {
         Ok(made)
     }
 
-    /// Lets the pool keep what the outputs of this instance need, if no other instance needs more.
-    fn raise_demand(&self, instance: &Instance) {
-        if !self.pools_outputs {
-            return;
+    /// Lets the pools keep what this instance needs, if no other instance needs more.
+    fn raise_needs(&self, instance: &Instance) -> Result<(), String> {
+        let mut needs = self.needs.lock().unwrap_or_else(|e| e.into_inner());
+        if needs.arena_bytes < instance.arena_bytes {
+            needs.arena_bytes = instance.arena_bytes;
+            needs.arena = Some(pool().demand(instance.arena_bytes)?);
         }
-        let sizes = || instance.steps.iter().flat_map(|s| &s.make).map(|b| instance.buffers[*b as usize].bytes());
-        let pooled = || sizes().filter(|bytes| *bytes >= SMALLEST);
-        let bytes: usize = pooled().sum();
-        let mut demand = self.demand.lock().unwrap_or_else(|e| e.into_inner());
-        if demand.as_ref().map_or(0, |(known, _)| *known) < bytes {
-            *demand = Some((bytes, output_pool().demand(pooled())));
+        let sizes = instance.steps.iter().flat_map(|s| &s.make).map(|b| instance.buffers[*b as usize].bytes());
+        let pooled: Vec<usize> = sizes.filter(|bytes| self.pools_outputs && *bytes >= SMALLEST).collect();
+        let bytes = pooled.iter().sum();
+        if needs.output_bytes < bytes {
+            needs.output_bytes = bytes;
+            needs.outputs = Some(output_pool().demand(pooled));
         }
+        Ok(())
     }
 }
 

@@ -294,7 +294,7 @@ fn unmap((place, bytes): (usize, usize)) {
 /// Lets the system take the pages of an unused block when it runs short; until then they stay as they are. Only for
 /// large pages: with small ones it costs as much as writing to them.
 #[cfg(target_os = "linux")]
-fn offer(data: NonNull<u8>, bytes: usize) {
+pub(crate) fn offer(data: NonNull<u8>, bytes: usize) {
     static LARGE_PAGES: LazyLock<bool> = LazyLock::new(|| {
         let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         setting.is_ok_and(|s| !s.contains("[never]"))
@@ -306,7 +306,7 @@ fn offer(data: NonNull<u8>, bytes: usize) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn offer(_: NonNull<u8>, _: usize) {}
+pub(crate) fn offer(_: NonNull<u8>, _: usize) {}
 
 #[cfg(test)]
 mod tests {
