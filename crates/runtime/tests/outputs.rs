@@ -23,10 +23,11 @@ fn alone() -> MutexGuard<'static, ()> {
 fn exe(returns_y: bool) -> Executable {
     let mut p = P::new("outputs");
     let n = p.symbol("n", N);
-    let x = p.input("x", &[n.clone()]);
-    let t = p.f32("t", &[n.clone()], BufferKind::Intermediate);
-    let y = p.f32("y", &[n.clone()], if returns_y { BufferKind::Output } else { BufferKind::Intermediate });
-    let z = p.f32("z", &[n], BufferKind::Output);
+    let shape = [n];
+    let x = p.input("x", &shape);
+    let t = p.f32("t", &shape, BufferKind::Intermediate);
+    let y = p.f32("y", &shape, if returns_y { BufferKind::Output } else { BufferKind::Intermediate });
+    let z = p.f32("z", &shape, BufferKind::Output);
     p.pointwise(PrimOp::Mul, t, x, Err(2.0));
     p.pointwise(PrimOp::Add, y, t, Err(1.0));
     p.pointwise(PrimOp::Add, z, y, Ok(y));
