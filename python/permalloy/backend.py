@@ -83,6 +83,7 @@ class Options:
     deny: list[str]
     check: bool
     tune: str
+    pool_outputs: bool
     threads: int
     cache_dir: str
 
@@ -90,7 +91,7 @@ class Options:
     def of_config(cls) -> Options:
         c = config
         routes = list(c.routes.items())
-        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.threads, c.cache_dir)
+        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.pool_outputs, c.threads, c.cache_dir)
 
 
 class Session:
@@ -267,11 +268,9 @@ def _writes(node: fx.Node, to: fx.Node) -> bool:
 
 
 def _boxed(runs: stubs.Boxed) -> stubs.Boxed:
-    def run(args: list[Any]) -> list[Any]:
-        return runs(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    """Marks a function of ours as one that takes the list of its arguments and empties it."""
+    runs._boxed_call = True  # type: ignore[attr-defined]
+    return runs
 
 
 def _reporting(compiled: stubs.Boxed, text: str, options: Options) -> stubs.Boxed:

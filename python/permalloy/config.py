@@ -1,19 +1,20 @@
 """Options of the compiler. ``permalloy.config`` is the one instance; each attribute can be set in the environment.
 
-=============  =========================  ==============================================================================
-attribute      environment                meaning
-=============  =========================  ==============================================================================
-``strict``     ``PERMALLOY_STRICT``       a graph that cannot be compiled raises ``UnsupportedError``
-``routes``     ``PERMALLOY_ROUTES``       operator (``*`` allowed) to ``native`` or a rule: ``aten.gelu.*=native,…``
-``deny``       ``PERMALLOY_DENY``         decisions that are errors, as ``ROUTE:OPERATOR``: ``native:aten.foo.*,…``
-``check``      ``PERMALLOY_CHECK``        run the internal checks, slow
-``dump``       ``PERMALLOY_DUMP``         folder that gets the text of each graph
-``tune``       ``PERMALLOY_TUNE``         ``off``, ``fast`` or ``full``: time the candidates of a decision on the device
-``threads``    ``PERMALLOY_THREADS``      threads of generated kernels; 0 means as many as PyTorch uses
-``partition``  ``PERMALLOY_PARTITION``    who cuts a joint graph: ``own`` or ``torch``
-``warn``       ``PERMALLOY_WARN``         warn once for each reason to run a graph outside of the compiler
-``cache_dir``  ``PERMALLOY_CACHE_DIR``    folder of the cache and of saved reproducers
-=============  =========================  ==============================================================================
+================  ==========================  ===========================================================================
+attribute         environment                 meaning
+================  ==========================  ===========================================================================
+``strict``        ``PERMALLOY_STRICT``        a graph that cannot be compiled raises ``UnsupportedError``
+``routes``        ``PERMALLOY_ROUTES``        operator (``*`` allowed) to ``native`` or a rule: ``aten.gelu.*=native,…``
+``deny``          ``PERMALLOY_DENY``          decisions that are errors, as ``ROUTE:OPERATOR``: ``native:aten.foo.*,…``
+``check``         ``PERMALLOY_CHECK``         run the internal checks, slow
+``dump``          ``PERMALLOY_DUMP``          folder that gets the text of each graph
+``tune``          ``PERMALLOY_TUNE``          ``off``, ``fast`` or ``full``: time the candidates of a decision on the device
+``pool_outputs``  ``PERMALLOY_POOL_OUTPUTS``  large outputs in memory kept from call to call; they cannot be enlarged
+``threads``       ``PERMALLOY_THREADS``       threads of generated kernels; 0 means as many as PyTorch uses
+``partition``     ``PERMALLOY_PARTITION``     who cuts a joint graph: ``own`` or ``torch``
+``warn``          ``PERMALLOY_WARN``          warn once for each reason to run a graph outside of the compiler
+``cache_dir``     ``PERMALLOY_CACHE_DIR``     folder of the cache and of saved reproducers
+================  ==========================  ===========================================================================
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Config:
     check: bool = False
     dump: str | None = None
     tune: str = "off"
+    pool_outputs: bool = True
     threads: int = 0
     partition: str = "own"
     warn: bool = True

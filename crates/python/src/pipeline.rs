@@ -41,6 +41,8 @@ pub struct Options {
     pub check: bool,
     /// `off`, `fast` or `full`.
     pub tune: String,
+    /// Large outputs live in memory that is kept from call to call.
+    pub pool_outputs: bool,
     /// Threads that kernels may use; 0 means as many as PyTorch.
     pub threads: usize,
     /// Folder of the on-disk cache.
@@ -149,12 +151,8 @@ pub struct Joint {
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileError> {
     let compiled = permalloy_driver::compile_joint(text, &driver_options(options)).map_err(driver_error)?;
-    let outputs = compiled.forward.outputs.len() - compiled.cut.saved_ints.len();
-    let kept = outputs - compiled.saved.len()..outputs;
-    let mut forward = Compiled::new(compiled.forward)?;
-    // What is saved dies within a step: its memory is kept for the next one.
-    forward.executable = forward.executable.pool_outputs(kept);
-    let backward = Compiled::new(compiled.backward)?;
+    let forward = Compiled::new(compiled.forward, options)?;
+    let backward = Compiled::new(compiled.backward, options)?;
     let natives = [forward.executable.routes(), backward.executable.routes()].concat();
     let records = permalloy_driver::report::records_json(&compiled.records, &natives_text(&natives));
     let saved = compiled.saved.into_iter().map(|s| Saved { name: s.name, ty: s.ty }).collect();
@@ -165,7 +163,7 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileErro
 /// Compiles a forward, backward or inference graph.
 pub fn compile_graph(text: &str, options: &Options) -> Result<Box<dyn Executable>, CompileError> {
     let compiled = permalloy_driver::compile_graph(text, &driver_options(options)).map_err(driver_error)?;
-    let mut executable = Compiled::new(compiled.program)?;
+    let mut executable = Compiled::new(compiled.program, options)?;
     executable.records =
         permalloy_driver::report::records_json(&compiled.records, &natives_text(&executable.executable.routes()));
     Ok(Box::new(executable))
@@ -197,14 +195,16 @@ fn natives_text(routes: &[permalloy_runtime::RouteRecord]) -> Vec<(String, Strin
 /// A program on PyTorch's operators and our CPU engine.
 struct Compiled {
     executable: permalloy_runtime::Executable,
+    api: &'static permalloy_runtime::torch::Api,
     inputs: Vec<InputKind>,
     records: String,
 }
 
 impl Compiled {
-    fn new(program: permalloy_loops::kernel::Program) -> Result<Compiled, CompileError> {
+    fn new(program: permalloy_loops::kernel::Program, options: &Options) -> Result<Compiled, CompileError> {
         use permalloy_loops::kernel::ProgramInput;
         let provider = provider()?;
+        let api = provider.api();
         let kind = |i: &ProgramInput| match i {
             ProgramInput::Tensor { .. } => InputKind::Tensor,
             ProgramInput::Int(_) => InputKind::Int,
@@ -213,7 +213,8 @@ impl Compiled {
         let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
-        Ok(Compiled { executable, inputs, records: "[]".to_string() })
+        let executable = if options.pool_outputs { executable } else { executable.without_pooled_outputs() };
+        Ok(Compiled { executable, api, inputs, records: "[]".to_string() })
     }
 }
 
@@ -224,7 +225,6 @@ impl Executable for Compiled {
 
     unsafe fn run(&self, tensors: Vec<RawTensor>, ints: Vec<i64>) -> Result<Vec<Output>, RunError> {
         use permalloy_runtime::{RunInput, RunOutput, TensorHandle, torch::TorchTensor};
-        let api = api().map_err(RunError::Internal)?;
         let (mut tensors, mut ints) = (tensors.into_iter(), ints.into_iter());
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for kind in &self.inputs {
@@ -233,7 +233,7 @@ impl Executable for Compiled {
                 // SAFETY: the caller hands over owning handles.
                 InputKind::Tensor => tensors
                     .next()
-                    .and_then(|t| unsafe { TorchTensor::from_raw(api, t.0) })
+                    .and_then(|t| unsafe { TorchTensor::from_raw(self.api, t.0) })
                     .map(|t| RunInput::Tensor(TensorHandle::Torch(t))),
             };
             inputs.push(input.ok_or_else(|| RunError::Failed("an argument is missing".to_string()))?);

@@ -144,6 +144,39 @@ fn doublings(steps: usize, n: i64) -> Program {
     p
 }
 
+/// One kernel with `inputs` arguments and `outputs` results of 64 numbers each.
+fn wide(inputs: usize, outputs: usize) -> Program {
+    let mut p = doublings(1, 64);
+    let buffer = |i: usize| {
+        let kind = if i < inputs { BufferKind::Input(i as u32) } else { BufferKind::Output };
+        Buffer { name: format!("b{i}").into(), kind, ..p.buffers[0].clone() }
+    };
+    let buffers: Vec<Buffer> = (0..inputs + outputs).map(buffer).collect();
+    let id = |i: usize| BufferId(i as u32);
+    p.inputs = (0..inputs).map(|i| ProgramInput::Tensor { buffer: id(i), role: Role::Primal }).collect();
+    let access = Access { offset: Dim::ZERO, strides: vec![Dim::ONE], masks: vec![] };
+    let Step::Kernel(k) = &mut p.steps[0] else { return p };
+    let loads = (0..inputs).map(|i| OpKind::Load { buffer: id(i), access: access.clone() });
+    let sums = (1..inputs).map(|i| {
+        let before = if i == 1 { 0 } else { inputs + i - 2 };
+        OpKind::Binary(permalloy_ir::PrimOp::Add, OpId(before as u32), OpId(i as u32))
+    });
+    let last = OpId((2 * inputs - 2) as u32);
+    let stores = (0..outputs).map(|o| OpKind::Store { buffer: id(inputs + o), access: access.clone(), value: last });
+    k.ops = loads.chain(sums).chain(stores).map(|kind| KernelOp { kind, dtype: DType::F32 }).collect();
+    let output = |o: usize| {
+        ProgramOutput::Tensor(TensorRef {
+            buffer: id(inputs + o),
+            shape: vec![Dim::from(64)],
+            strides: vec![Dim::ONE],
+            offset: Dim::ZERO,
+        })
+    };
+    p.outputs = (0..outputs).map(output).collect();
+    p.buffers = buffers;
+    p
+}
+
 /// Nanoseconds a call of `f`, the best of several batches.
 fn best(f: impl Fn()) -> f64 {
     best_of(ROUNDS, f)
@@ -192,6 +225,20 @@ fn main() {
     }
 
     let tiles = |p| Executable::new(Arc::new(p), provider.clone(), Arc::new(TileEngine::new())).expect("fine");
+    let x = provider.empty(DType::F32, &[64], &[1]).expect("memory");
+    for (inputs, outputs) in [(1, 1), (6, 1), (1, 6), (6, 6)] {
+        let arguments = || (0..inputs).map(|_| RunInput::Tensor(x.share().expect("a reference"))).collect::<Vec<_>>();
+        let time = |e: Executable| best(|| drop(e.run(arguments()).expect("runs")));
+        let given = best(|| drop(arguments()));
+        let made = best(|| {
+            drop((0..outputs).map(|_| provider.empty(DType::F32, &[64], &[1])).collect::<Vec<_>>());
+        });
+        let (idle, tile) = (time(exe(wide(inputs, outputs))), time(tiles(wide(inputs, outputs))));
+        println!(
+            "call, {inputs} in, {outputs} out: {tile:6.0} ns; without the kernel {idle:6.0} ns; arguments alone {given:6.0} ns, \
+             memory for the results alone {made:6.0} ns"
+        );
+    }
     let e = tiles(doublings(STEPS, 4));
     let x = provider.empty(DType::F32, &[4], &[1]).expect("memory");
     let run = |e: &Executable, x: &TensorHandle| {
@@ -201,8 +248,8 @@ fn main() {
     for n in [1i64 << 16, 1 << 20, 1 << 24] {
         let x = provider.empty(DType::F32, &[n], &[1]).expect("memory");
         let rounds = ((1 << 26) / n as usize).clamp(5, 200);
-        let fresh = tiles(doublings(1, n));
-        let pooled = tiles(doublings(1, n)).pool_outputs([0]);
+        let fresh = tiles(doublings(1, n)).without_pooled_outputs();
+        let pooled = tiles(doublings(1, n));
         let (a, b) = (best_of(rounds, || run(&fresh, &x)), best_of(rounds, || run(&pooled, &x)));
         println!("output of {n:8} f32: fresh {:9.1} µs, pooled {:9.1} µs, ratio {:.2}", a / 1e3, b / 1e3, a / b);
         let placed = tiles(doublings(9, n));

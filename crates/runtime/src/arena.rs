@@ -1,9 +1,11 @@
-//! Memory that is kept: one block a run for intermediates, and blocks for those outputs that die within a step.
+//! Memory for intermediates, which is kept: one block a run.
 //!
 //! Memory that is touched for the first time costs a page fault per page, several times what writing to it costs, so
-//! blocks go back to a pool instead of to the system. All executables of the process share the pools: the forward and
-//! the backward of a step get the same block.
+//! blocks go back to a pool instead of to the system. All executables of the process share the pool: the forward and the
+//! backward of a step get the same block. What no executable alive could need is not kept, and large unused blocks are
+//! offered to the system, which takes their pages when it runs short.
 
+use crate::output_memory::offer;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -14,13 +16,14 @@ use std::sync::{Mutex, MutexGuard};
 pub const ALIGN: usize = 64;
 /// Blocks from this size on are aligned to it, so that the system may back them with large pages.
 const LARGE: usize = 2 << 20;
+/// Unused blocks from this size on are offered to the system.
+const OFFERED: usize = 16 << 20;
 
-/// Blocks that nobody uses right now: never more bytes than were in use at one time.
+/// Blocks that nobody uses right now: never more bytes than were in use at one time, and no block larger than the largest
+/// [demand](ArenaPool::demand).
 pub struct ArenaPool {
     free: Mutex<Free>,
     limit: AtomicUsize,
-    /// Hands out blocks of the very size class only.
-    tight: bool,
 }
 
 struct Free {
@@ -29,6 +32,8 @@ struct Free {
     bytes: usize,
     in_use: usize,
     peak_in_use: usize,
+    /// Capacities that live executables ask for, each with how many do.
+    demands: BTreeMap<usize, usize>,
 }
 
 struct Block {
@@ -53,26 +58,11 @@ pub fn pool() -> &'static ArenaPool {
     &POOL
 }
 
-/// The process's pool for outputs, which hold on to their blocks for longer: blocks fit tightly.
-pub fn output_pool() -> &'static ArenaPool {
-    static POOL: ArenaPool = ArenaPool::tight(usize::MAX);
-    &POOL
-}
-
 impl ArenaPool {
     /// Keeps at most `limit` bytes of unused blocks.
     pub const fn new(limit: usize) -> ArenaPool {
-        ArenaPool::with(limit, false)
-    }
-
-    /// The same, but a block is only reused for needs of the same size class.
-    pub const fn tight(limit: usize) -> ArenaPool {
-        ArenaPool::with(limit, true)
-    }
-
-    const fn with(limit: usize, tight: bool) -> ArenaPool {
-        let free = Free { blocks: BTreeMap::new(), bytes: 0, in_use: 0, peak_in_use: 0 };
-        ArenaPool { free: Mutex::new(free), limit: AtomicUsize::new(limit), tight }
+        let free = Free { blocks: BTreeMap::new(), bytes: 0, in_use: 0, peak_in_use: 0, demands: BTreeMap::new() };
+        ArenaPool { free: Mutex::new(free), limit: AtomicUsize::new(limit) }
     }
 
     /// A block of at least this many bytes. When the pool has smaller ones only, the largest of them is given up for it:
@@ -81,22 +71,26 @@ impl ArenaPool {
         let capacity = size_class(bytes)?;
         let outgrown = {
             let mut free = self.free();
-            let found = match free.blocks.range((capacity, 0)..).next() {
-                Some((key, _)) if !self.tight || key.0 == capacity => Some(*key),
-                _ => None,
-            };
+            let found = free.blocks.range((capacity, 0)..).next().map(|(key, _)| *key);
             if let Some(key) = found {
                 let block = free.take(key);
                 free.lend(key.0);
                 return Ok(Lease { block, pool: self });
             }
             let largest = free.blocks.last_key_value().map(|(key, _)| *key);
-            largest.filter(|(size, _)| !self.tight && *size >= capacity / 4).and_then(|key| free.take(key))
+            largest.filter(|(size, _)| *size >= capacity / 4).and_then(|key| free.take(key))
         };
         drop(outgrown);
         let block = Block::new(capacity)?;
         self.free().lend(capacity);
         Ok(Lease { block: Some(block), pool: self })
+    }
+
+    /// Lets the pool keep blocks for an executable that will ask for this many bytes, as long as the result lives.
+    pub fn demand(&self, bytes: usize) -> Result<ArenaDemand<'_>, String> {
+        let capacity = size_class(bytes)?;
+        *self.free().demands.entry(capacity).or_default() += 1;
+        Ok(ArenaDemand { pool: self, capacity })
     }
 
     /// Gives all unused memory back to the system.
@@ -138,7 +132,7 @@ impl Free {
         self.peak_in_use = self.peak_in_use.max(self.in_use);
     }
 
-    /// Removes the smallest blocks until the rest fits.
+    /// Removes the smallest blocks until the rest fits, and those that are too large for anyone.
     fn shrink(&mut self, limit: usize) -> Vec<Block> {
         let mut removed = Vec::new();
         while self.bytes > limit
@@ -146,7 +140,34 @@ impl Free {
         {
             removed.extend(self.take(key));
         }
+        let largest = self.demands.last_key_value().map_or(0, |(capacity, _)| *capacity);
+        while let Some((&key, _)) = self.blocks.last_key_value()
+            && key.0 > largest
+        {
+            removed.extend(self.take(key));
+        }
         removed
+    }
+}
+
+/// See [`ArenaPool::demand`].
+pub struct ArenaDemand<'a> {
+    pool: &'a ArenaPool,
+    capacity: usize,
+}
+
+impl Drop for ArenaDemand<'_> {
+    fn drop(&mut self) {
+        let mut free = self.pool.free();
+        if let Some(count) = free.demands.get_mut(&self.capacity) {
+            *count -= 1;
+            if *count == 0 {
+                free.demands.remove(&self.capacity);
+            }
+        }
+        let removed = free.shrink(usize::MAX);
+        drop(free);
+        drop(removed);
     }
 }
 
@@ -174,6 +195,9 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
+        if block.layout.size() >= OFFERED {
+            offer(block.data, block.layout.size()); // before anyone can get the block
+        }
         let removed = {
             let mut free = self.pool.free();
             free.bytes += block.layout.size();
@@ -218,6 +242,7 @@ mod tests {
     #[test]
     fn blocks_come_back_and_are_shared() {
         let pool = ArenaPool::new(usize::MAX);
+        let _demand = pool.demand(300_000).unwrap();
         let (a, id) = {
             let lease = pool.acquire(100_000).unwrap();
             (lease.data(), lease.id())
@@ -236,25 +261,30 @@ mod tests {
     }
 
     #[test]
-    fn a_tight_pool_gives_blocks_of_the_size_only_and_keeps_no_more_than_was_in_use() {
-        let pool = ArenaPool::tight(usize::MAX);
-        let id = pool.acquire(1 << 16).unwrap().id();
-        assert_ne!(pool.acquire(1 << 14).unwrap().id(), id);
-        assert_eq!(pool.acquire(1 << 16).unwrap().id(), id);
-        for bytes in (1 << 14..1 << 16).step_by(1 << 12) {
-            drop(pool.acquire(bytes).unwrap());
-            assert!(pool.unused_bytes() <= 1 << 16);
-        }
-    }
-
-    #[test]
     fn the_limit_holds() {
         let pool = ArenaPool::new(1 << 20);
+        let _demand = pool.demand(3 << 20).unwrap();
         drop(pool.acquire(3 << 20).unwrap());
         assert_eq!(pool.unused_bytes(), 0);
         drop(pool.acquire(1 << 19).unwrap());
         assert_eq!(pool.unused_bytes(), 1 << 19);
         pool.set_limit(1 << 18);
+        assert_eq!(pool.unused_bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_is_kept_that_no_executable_asks_for() {
+        let pool = ArenaPool::new(usize::MAX);
+        let (small, large) = (pool.demand(1 << 20).unwrap(), pool.demand(20 << 20).unwrap());
+        let blocks = [pool.acquire(20 << 20).unwrap(), pool.acquire(1 << 20).unwrap()];
+        drop(blocks);
+        assert_eq!(pool.unused_bytes(), 21 << 20);
+        drop(large);
+        assert_eq!(pool.unused_bytes(), 1 << 20);
+        let block = pool.acquire(20 << 20).unwrap();
+        drop(small);
+        assert_eq!(pool.unused_bytes(), 0);
+        drop(block);
         assert_eq!(pool.unused_bytes(), 0);
     }
 

@@ -1,13 +1,13 @@
 //! A program that can be run.
 
-use crate::arena::{Lease, output_pool, pool};
+use crate::arena::{ALIGN, ArenaDemand, Lease, pool};
 use crate::bind::{Binder, RunInput};
 use crate::engine::{Engine, StepError};
 use crate::error::RunError;
 use crate::instance::{
-    Analysis, ArgSource, BufferSpec, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind,
-    StepSpec, ViewSet,
+    Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, StepSpec, ViewSet,
 };
+use crate::output_memory::{Demand, SMALLEST, output_pool};
 use crate::plan::{Lifetimes, in_place_pairs, reads, writes};
 use crate::profile;
 use crate::provider::{Provider, TensorSpec};
@@ -15,14 +15,12 @@ use crate::tensor::{TensorHandle, extent, same_layout};
 use permalloy_loops::kernel::{BufferKind, Program, ProgramInput, ProgramOutput, Step};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Instances kept: one for each choice of sizes that was run lately.
 const INSTANCES: usize = 64;
 /// Sets of arena tensors an instance keeps: one for each run at the same time, so to say.
 const VIEW_SETS: usize = 4;
-/// Smaller outputs stay with the provider's allocator, which reuses them without page faults.
-const POOLED_BYTES: usize = 128 << 10;
 
 /// A result of a run.
 #[derive(Debug)]
@@ -32,6 +30,15 @@ pub enum RunOutput {
     None,
 }
 
+/// What a run needs of the pools, for the sizes that need most.
+#[derive(Default)]
+struct Needs {
+    output_bytes: usize,
+    outputs: Option<Demand<'static>>,
+    arena_bytes: usize,
+    arena: Option<ArenaDemand<'static>>,
+}
+
 /// A program with what it runs on. May run on several threads at the same time, each run with memory of its own.
 pub struct Executable {
     program: Arc<Program>,
@@ -39,10 +46,14 @@ pub struct Executable {
     engine: Arc<dyn Engine>,
     binder: Binder,
     analysis: Analysis,
-    /// Buffers whose tensors may live in pooled memory.
-    pooled: Vec<bool>,
+    /// Large outputs live in memory of the process's pool.
+    pools_outputs: bool,
+    /// What the pools may keep for it.
+    needs: Mutex<Needs>,
     /// Latest first.
     instances: Mutex<Vec<(Vec<i64>, Arc<Instance>)>>,
+    /// The one instance of a program without size symbols.
+    only: OnceLock<Arc<Instance>>,
 }
 
 impl Executable {
@@ -62,21 +73,18 @@ impl Executable {
         let analysis = Analysis { lifetimes: Lifetimes::of(&program), pairs };
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
-        let pooled = vec![false; program.buffers.len()];
-        let instances = Mutex::new(Vec::new());
-        let exe = Executable { program, provider, engine, binder, analysis, pooled, instances };
+        let (instances, needs, only) = (Mutex::new(Vec::new()), Mutex::default(), OnceLock::new());
+        let exe =
+            Executable { program, provider, engine, binder, analysis, pools_outputs: true, needs, instances, only };
         exe.instance(&hints)?;
         Ok(exe)
     }
 
-    /// Says which outputs may live in memory that is kept from step to step: values saved for the backward graph and
-    /// gradients, which die within a step or two. Such tensors cannot be resized.
-    pub fn pool_outputs(mut self, outputs: impl IntoIterator<Item = usize>) -> Executable {
-        for o in outputs {
-            if let Some(ProgramOutput::Tensor(t)) = self.program.outputs.get(o) {
-                self.pooled[t.buffer.0 as usize] = true;
-            }
-        }
+    /// Gives every output memory of the provider's own, however large. Otherwise large outputs live in blocks of the
+    /// [process's pool](crate::output_memory), and PyTorch refuses to enlarge their storage (`resize_`).
+    pub fn without_pooled_outputs(mut self) -> Executable {
+        self.pools_outputs = false;
+        self.needs.get_mut().unwrap_or_else(|e| e.into_inner()).outputs = None;
         self
     }
 
@@ -84,6 +92,7 @@ impl Executable {
     pub fn without_in_place(mut self) -> Executable {
         self.analysis.pairs.iter_mut().for_each(Vec::clear);
         self.instances.get_mut().unwrap_or_else(|e| e.into_inner()).clear();
+        self.only = OnceLock::new();
         self
     }
 
@@ -116,9 +125,17 @@ impl Executable {
         if inputs.len() != self.program.inputs.len() {
             return Err(RunError::InputCount { expected: self.program.inputs.len(), got: inputs.len() });
         }
-        let instance = self.instance(&self.binder.values(&inputs)?)?;
+        let values = self.binder.values(&inputs)?;
+        let (instance, found);
+        match self.only.get() {
+            Some(only) => instance = only,
+            None => {
+                found = self.instance(&values)?;
+                instance = &found;
+            }
+        }
         let _entered = Entered(&*self.provider, self.provider.enter());
-        catch_unwind(AssertUnwindSafe(|| Run::new(self, &instance, inputs)?.finish()))
+        catch_unwind(AssertUnwindSafe(|| Run::new(self, instance, inputs)?.finish()))
             .unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))
     }
 
@@ -136,10 +153,31 @@ impl Executable {
             Instance::new(&self.program, &self.analysis, &symbols, &*self.provider, &*self.engine)
         }));
         let made = Arc::new(made.unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))?);
+        self.raise_needs(&made).map_err(RunError::Provider)?;
+        if values.is_empty() {
+            let _ = self.only.set(made.clone()); // another thread's is as good
+        }
         let mut instances = lock();
         instances.insert(0, (values.to_vec(), made.clone()));
         instances.truncate(INSTANCES);
         Ok(made)
+    }
+
+    /// Lets the pools keep what this instance needs, if no other instance needs more.
+    fn raise_needs(&self, instance: &Instance) -> Result<(), String> {
+        let mut needs = self.needs.lock().unwrap_or_else(|e| e.into_inner());
+        if needs.arena_bytes < instance.arena_bytes {
+            needs.arena_bytes = instance.arena_bytes;
+            needs.arena = Some(pool().demand(instance.arena_bytes)?);
+        }
+        let sizes = instance.steps.iter().flat_map(|s| &s.make).map(|b| instance.buffers[*b as usize].bytes());
+        let pooled: Vec<usize> = sizes.filter(|bytes| self.pools_outputs && *bytes >= SMALLEST).collect();
+        let bytes = pooled.iter().sum();
+        if needs.output_bytes < bytes {
+            needs.output_bytes = bytes;
+            needs.outputs = Some(output_pool().demand(pooled));
+        }
+        Ok(())
     }
 }
 
@@ -197,28 +235,31 @@ struct Run<'a> {
     pointers: Vec<*mut u8>,
     /// Arguments whose layout was not as promised: buffer, what the caller gave.
     originals: Vec<(u32, TensorHandle)>,
-    /// Tensors over the arena.
+    /// Tensors over the arena; empty if native operators use none.
     views: ViewSet,
-    arena: Lease<'static>,
+    /// None if the program has no intermediates.
+    arena: Option<Lease<'static>>,
 }
 
 impl<'a> Run<'a> {
     fn new(exe: &'a Executable, instance: &'a Instance, inputs: Vec<RunInput>) -> Result<Run<'a>, RunError> {
         let n = instance.buffers.len();
-        let arena = pool().acquire(instance.arena_bytes).map_err(RunError::Provider)?;
+        let arena = (instance.arena_bytes > 0).then(|| pool().acquire(instance.arena_bytes)).transpose();
+        let arena = arena.map_err(RunError::Provider)?;
         let mut pointers = vec![std::ptr::null_mut(); n];
         for (b, offset) in &instance.arena {
-            pointers[*b as usize] = arena.data().wrapping_add(*offset);
+            pointers[*b as usize] = in_arena(&arena, *offset);
         }
-        let views = {
-            let mut sets = instance.views.lock().unwrap_or_else(|e| e.into_inner());
-            let known = sets.iter().position(|s| s.block == arena.id());
-            known.map(|i| sets.swap_remove(i))
+        let block = arena.as_ref().map_or(0, Lease::id);
+        let known = match instance.arena_views.is_empty() {
+            true => None,
+            false => {
+                let mut sets = instance.views.lock().unwrap_or_else(|e| e.into_inner());
+                sets.iter().position(|s| s.block == block).map(|i| sets.swap_remove(i))
+            }
         };
-        let views = views.unwrap_or_else(|| ViewSet {
-            block: arena.id(),
-            tensors: instance.arena_views.iter().map(|_| None).collect(),
-        });
+        let views =
+            known.unwrap_or_else(|| ViewSet { block, tensors: instance.arena_views.iter().map(|_| None).collect() });
         let tensors = (0..n).map(|_| None).collect();
         let mut run = Run { exe, instance, tensors, pointers, originals: Vec::new(), views, arena };
         for (index, input) in inputs.into_iter().enumerate() {
@@ -289,17 +330,16 @@ impl<'a> Run<'a> {
     fn set(&mut self, buffer: u32, tensor: TensorHandle) {
         let data = tensor.data_ptr();
         // Empty tensors may have no address at all; kernels must not mistake theirs for a missing buffer.
-        self.pointers[buffer as usize] =
-            if data.is_null() { std::ptr::without_provenance_mut(crate::arena::ALIGN) } else { data };
+        self.pointers[buffer as usize] = if data.is_null() { std::ptr::without_provenance_mut(ALIGN) } else { data };
         self.tensors[buffer as usize] = Some(tensor);
     }
 
     fn make(&mut self, buffer: u32) -> Result<(), RunError> {
-        let BufferSpec { spec: s, extent, .. } = &self.instance.buffers[buffer as usize];
-        let bytes = *extent as usize * s.dtype.size();
-        let tensor = if self.exe.pooled[buffer as usize] && bytes >= POOLED_BYTES {
-            let lease = output_pool().acquire(bytes).map_err(RunError::Provider)?;
-            self.exe.provider.in_lease(lease, s.dtype, &s.shape, &s.strides)
+        let b = &self.instance.buffers[buffer as usize];
+        let s = &b.spec;
+        let tensor = if self.exe.pools_outputs && b.bytes() >= SMALLEST {
+            let block = output_pool().acquire(b.bytes()).map_err(RunError::Provider)?;
+            self.exe.provider.in_block(block, s.dtype, &s.shape, &s.strides)
         } else {
             self.exe.provider.empty(s.dtype, &s.shape, &s.strides)
         };
@@ -309,8 +349,8 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> Result<Vec<RunOutput>, RunError> {
         let result = self.steps().and_then(|()| self.outputs());
-        let mut sets = self.instance.views.lock().unwrap_or_else(|e| e.into_inner());
         if !self.views.tensors.is_empty() {
+            let mut sets = self.instance.views.lock().unwrap_or_else(|e| e.into_inner());
             if sets.len() >= VIEW_SETS {
                 sets.remove(0);
             }
@@ -341,7 +381,7 @@ impl<'a> Run<'a> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
             StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
-                let scratch = self.arena.data().wrapping_add(*scratch);
+                let scratch = in_arena(&self.arena, *scratch);
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                 // place in the arena, which the plan keeps apart from all others alive.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
@@ -450,7 +490,7 @@ impl<'a> Run<'a> {
     fn arena_tensor(&mut self, v: usize) -> Result<(), String> {
         if self.views.tensors[v].is_none() {
             let view = &self.instance.arena_views[v];
-            let data = self.arena.data().wrapping_add(view.offset_bytes);
+            let data = in_arena(&self.arena, view.offset_bytes);
             let s = &view.spec;
             // SAFETY: inside of the block, as the plan made sure; the tensor is used only while a run holds that block.
             let tensor = unsafe { self.exe.provider.over_memory(data, s.dtype, &s.shape, &s.strides) }?;
@@ -472,10 +512,18 @@ impl<'a> Run<'a> {
             outputs.push(match o {
                 OutputSpec::Int(i) => RunOutput::Int(*i),
                 OutputSpec::None => RunOutput::None,
-                OutputSpec::Tensor { buffer, whole, offset, spec } => {
+                OutputSpec::Tensor { buffer, whole, last, offset, spec } => {
                     let place = self.instance.buffers[*buffer as usize].place;
                     if self.tensors[*buffer as usize].is_none() {
                         self.make(*buffer)?;
+                    }
+                    if *whole
+                        && *last
+                        && place != Place::Input
+                        && let Some(tensor) = self.tensors[*buffer as usize].take()
+                    {
+                        outputs.push(RunOutput::Tensor(tensor));
+                        continue;
                     }
                     let original = self.originals.iter().find(|(b, _)| b == buffer).map(|(_, t)| t);
                     let tensor = self.tensor(*buffer).map_err(error)?;
@@ -490,6 +538,11 @@ impl<'a> Run<'a> {
         }
         Ok(outputs)
     }
+}
+
+/// A place in the arena; without one, an address that nothing of a size lies at.
+fn in_arena(arena: &Option<Lease<'_>>, offset: usize) -> *mut u8 {
+    arena.as_ref().map_or(std::ptr::without_provenance_mut(ALIGN), |a| a.data()).wrapping_add(offset)
 }
 
 /// The two tensors have memory in common, or might have.

@@ -38,6 +38,12 @@ pub struct BufferSpec {
     pub place: Place,
 }
 
+impl BufferSpec {
+    pub fn bytes(&self) -> usize {
+        self.extent as usize * self.spec.dtype.size()
+    }
+}
+
 /// Where a buffer's memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -113,7 +119,14 @@ pub struct ViewSet {
 }
 
 pub enum OutputSpec {
-    Tensor { buffer: u32, whole: bool, offset: i64, spec: TensorSpec },
+    /// `whole`: the buffer's own tensor. `last`: no later output is of the same buffer.
+    Tensor {
+        buffer: u32,
+        whole: bool,
+        last: bool,
+        offset: i64,
+        spec: TensorSpec,
+    },
     Int(i64),
     None,
 }
@@ -185,9 +198,8 @@ impl Instance {
                 _ => Place::Unused,
             };
         }
-        let mut sizes: Vec<_> = (buffers.iter())
-            .map(|b| matches!(b.place, Place::Arena(_)).then(|| b.extent as usize * b.spec.dtype.size()))
-            .collect();
+        let mut sizes: Vec<_> =
+            (buffers.iter()).map(|b| matches!(b.place, Place::Arena(_)).then(|| b.bytes())).collect();
         let mut spans = lifetimes.spans.clone();
         // Scratch memory lives for one step.
         for (step, p) in prepared.iter().enumerate() {
@@ -405,7 +417,8 @@ fn input_specs(program: &Program, lifetimes: &Lifetimes, eval: Eval<'_>) -> Resu
 }
 
 fn output_specs(program: &Program, buffers: &[BufferSpec], eval: Eval<'_>) -> Result<Vec<OutputSpec>, RunError> {
-    (program.outputs.iter())
+    let mut seen = vec![false; buffers.len()];
+    let mut specs = (program.outputs.iter().rev())
         .map(|o| {
             Ok(match o {
                 ProgramOutput::None => OutputSpec::None,
@@ -413,11 +426,14 @@ fn output_specs(program: &Program, buffers: &[BufferSpec], eval: Eval<'_>) -> Re
                 ProgramOutput::Tensor(t) => {
                     let (spec, offset) = view_spec(t, buffers, eval)?;
                     let whole = offset == 0 && spec == buffers[t.buffer.0 as usize].spec;
-                    OutputSpec::Tensor { buffer: t.buffer.0, whole, offset, spec }
+                    let last = !std::mem::replace(&mut seen[t.buffer.0 as usize], true);
+                    OutputSpec::Tensor { buffer: t.buffer.0, whole, last, offset, spec }
                 }
             })
         })
-        .collect()
+        .collect::<Result<Vec<_>, RunError>>()?;
+    specs.reverse();
+    Ok(specs)
 }
 
 /// Fills in which tensors each step makes and releases.

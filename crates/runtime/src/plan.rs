@@ -1,8 +1,9 @@
 //! Where intermediates lie in the arena: lifetimes, interval packing, reuse in place.
 
 use crate::arena::ALIGN;
+use crate::gaps::Gaps;
 use permalloy_loops::kernel::{Access, BufferId, Kernel, NativeArg, OpKind, Program, ProgramOutput, Step, TensorRef};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// First and last step that touches each buffer; None for one that no step touches.
 pub struct Lifetimes {
@@ -134,7 +135,7 @@ pub fn pack(
     }
     let rounded = |b: usize| sizes[b].unwrap_or(0).next_multiple_of(ALIGN);
     let mut plan = ArenaPlan { offsets: vec![None; sizes.len()], bytes: 0, in_place: 0 };
-    let mut free = FreeSpace::default();
+    let mut free = Gaps::new();
     let mut taken_over = vec![false; sizes.len()];
     for step in 0..steps {
         for &b in &births[step] {
@@ -151,7 +152,7 @@ pub fn pack(
                     plan.in_place += 1;
                     plan.offsets[input.0 as usize]
                 }
-                None => Some(free.take(rounded(b), &mut plan.bytes)),
+                None => Some(take(&mut free, rounded(b), &mut plan.bytes)),
             };
         }
         for &b in deaths[step].iter().filter(|b| !taken_over[**b]) {
@@ -163,64 +164,23 @@ pub fn pack(
     plan
 }
 
-/// Gaps of the arena, by offset and by size.
-#[derive(Default)]
-struct FreeSpace {
-    by_offset: BTreeMap<usize, usize>,
-    by_size: BTreeSet<(usize, usize)>,
-}
-
-impl FreeSpace {
-    /// The smallest gap that fits, or the end of the arena (with the gap before it).
-    fn take(&mut self, size: usize, end: &mut usize) -> usize {
-        if size == 0 {
-            return 0;
-        }
-        if let Some(&(gap, offset)) = self.by_size.range((size, 0)..).next() {
-            self.remove(offset, gap);
-            if gap > size {
-                self.insert(offset + size, gap - size);
-            }
-            return offset;
-        }
-        let last = self.by_offset.last_key_value().map(|(o, s)| (*o, *s)).filter(|(o, s)| o + s == *end);
-        let offset = match last {
-            Some((offset, gap)) => {
-                self.remove(offset, gap);
-                offset
-            }
-            None => *end,
-        };
-        *end = offset + size;
-        offset
+/// The smallest gap that fits, or the end of the arena (with the gap before it).
+fn take(free: &mut Gaps, size: usize, end: &mut usize) -> usize {
+    if size == 0 {
+        return 0;
     }
-
-    fn put(&mut self, mut offset: usize, mut size: usize) {
-        if size == 0 {
-            return;
-        }
-        if let Some((&before, &gap)) = self.by_offset.range(..offset).next_back()
-            && before + gap == offset
-        {
-            self.remove(before, gap);
-            (offset, size) = (before, size + gap);
-        }
-        if let Some(&gap) = self.by_offset.get(&(offset + size)) {
-            self.remove(offset + size, gap);
-            size += gap;
-        }
-        self.insert(offset, size);
+    if let Some(offset) = free.take(size) {
+        return offset;
     }
-
-    fn insert(&mut self, offset: usize, size: usize) {
-        self.by_offset.insert(offset, size);
-        self.by_size.insert((size, offset));
-    }
-
-    fn remove(&mut self, offset: usize, size: usize) {
-        self.by_offset.remove(&offset);
-        self.by_size.remove(&(size, offset));
-    }
+    let offset = match free.last().filter(|(offset, gap)| offset + gap == *end) {
+        Some((offset, gap)) => {
+            free.remove(offset, gap);
+            offset
+        }
+        None => *end,
+    };
+    *end = offset + size;
+    offset
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Who runs the operators that we do not fuse, and who owns tensors.
 
-use crate::arena::Lease;
+use crate::output_memory::OutputBlock;
 use crate::parallel::ParallelFor;
 use crate::tensor::TensorHandle;
 use permalloy_ir::{DType, Device};
@@ -32,10 +32,10 @@ pub trait Provider: Send + Sync {
         strides: &[i64],
     ) -> Result<TensorHandle, String>;
 
-    /// A tensor in leased memory, which goes back to its pool when the tensor's storage dies.
-    fn in_lease(
+    /// A tensor in a block of the process's pool for outputs, which goes back there when the tensor's storage dies.
+    fn in_block(
         &self,
-        lease: Lease<'static>,
+        block: OutputBlock<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],

@@ -5,7 +5,7 @@ mod tensor;
 
 pub use tensor::PlainTensor;
 
-use crate::arena::Lease;
+use crate::output_memory::OutputBlock;
 use crate::parallel::{ParallelFor, Serial, Threads};
 use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, ResolvedCall};
 use crate::tensor::TensorHandle;
@@ -76,14 +76,14 @@ impl Provider for EmbeddedProvider {
         Ok(TensorHandle::Plain(unsafe { PlainTensor::from_memory(data, dtype, shape, strides) }))
     }
 
-    fn in_lease(
+    fn in_block(
         &self,
-        lease: Lease<'static>,
+        block: OutputBlock<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],
     ) -> Result<TensorHandle, String> {
-        Ok(TensorHandle::Plain(PlainTensor::in_lease(lease, dtype, shape, strides)))
+        Ok(TensorHandle::Plain(PlainTensor::in_block(block, dtype, shape, strides)))
     }
 }
 

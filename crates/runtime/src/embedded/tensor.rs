@@ -1,6 +1,6 @@
 //! Tensors over plain memory.
 
-use crate::arena::Lease;
+use crate::output_memory::OutputBlock;
 use crate::tensor::extent;
 use permalloy_ir::DType;
 use std::alloc::Layout;
@@ -22,7 +22,7 @@ pub struct PlainTensor {
 enum Memory {
     Own(NonNull<u8>, Layout),
     #[expect(dead_code, reason = "held until the last view dies")]
-    Leased(Lease<'static>),
+    Pooled(OutputBlock<'static>),
 }
 
 // SAFETY: like PyTorch's tensors these share memory without locks; who writes while others read is the program's
@@ -80,10 +80,10 @@ impl PlainTensor {
         PlainTensor { dtype, shape: shape.into(), strides: strides.into(), data, memory: None }
     }
 
-    /// In leased memory, which goes back to its pool when the last view dies.
-    pub fn in_lease(lease: Lease<'static>, dtype: DType, shape: &[i64], strides: &[i64]) -> PlainTensor {
-        let data = NonNull::new(lease.data()).unwrap_or(NonNull::dangling());
-        let memory = Some(Arc::new(Memory::Leased(lease)));
+    /// In a block of the pool for outputs, which goes back there when the last view dies.
+    pub fn in_block(block: OutputBlock<'static>, dtype: DType, shape: &[i64], strides: &[i64]) -> PlainTensor {
+        let data = NonNull::new(block.data()).unwrap_or(NonNull::dangling());
+        let memory = Some(Arc::new(Memory::Pooled(block)));
         PlainTensor { dtype, shape: shape.into(), strides: strides.into(), data, memory }
     }
 

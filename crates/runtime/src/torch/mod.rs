@@ -16,7 +16,7 @@ pub use parallel::TorchParallel;
 pub use schema::{Schema, SchemaArg, SchemaType};
 pub use tensor::TorchTensor;
 
-use crate::arena::Lease;
+use crate::output_memory::OutputBlock;
 use crate::parallel::ParallelFor;
 use crate::provider::{NativeRoute, PreparedCall, Provider, PythonOp, ResolvedCall};
 use crate::tensor::TensorHandle;
@@ -125,14 +125,14 @@ impl Provider for TorchProvider {
         unsafe { TorchTensor::from_memory(self.api, data, dtype, shape, strides) }.map(TensorHandle::Torch)
     }
 
-    fn in_lease(
+    fn in_block(
         &self,
-        lease: Lease<'static>,
+        block: OutputBlock<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],
     ) -> Result<TensorHandle, String> {
-        TorchTensor::in_lease(self.api, lease, dtype, shape, strides).map(TensorHandle::Torch)
+        TorchTensor::in_block(self.api, block, dtype, shape, strides).map(TensorHandle::Torch)
     }
 
     fn enter(&self) -> u64 {

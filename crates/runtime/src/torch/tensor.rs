@@ -1,7 +1,7 @@
 //! Tensors of PyTorch, owned through handles.
 
 use super::api::{Api, RawTensor};
-use crate::arena::Lease;
+use crate::output_memory::OutputBlock;
 use permalloy_ir::DType;
 use std::ffi::c_void;
 use std::fmt;
@@ -104,25 +104,25 @@ impl TorchTensor {
         })
     }
 
-    /// A tensor in leased memory, which goes back to its pool when the storage dies. Before PyTorch 2.11, whose C interface
-    /// has no deleters, an ordinary tensor.
-    pub fn in_lease(
+    /// A tensor in a block of the process's pool for outputs, which goes back there when the storage dies. Before PyTorch
+    /// 2.11, whose C interface has no deleters, a tensor in memory of PyTorch's.
+    pub fn in_block(
         api: &'static Api,
-        lease: Lease<'static>,
+        block: OutputBlock<'static>,
         dtype: DType,
         shape: &[i64],
         strides: &[i64],
     ) -> Result<TorchTensor, String> {
         debug_assert_eq!(shape.len(), strides.len());
         let Some(from_blob) = api.from_blob else { return TorchTensor::empty(api, dtype, shape, strides) };
-        let (n, code, data) = (shape.len() as i64, dtype.scalar_type(), lease.data());
-        let lease = Box::into_raw(Box::new(lease));
+        let (n, code) = (shape.len() as i64, dtype.scalar_type());
+        let (data, bytes) = block.into_raw();
         let made = Self::make(api, "from_blob", |out| {
-            // SAFETY: as for `from_memory`; the memory stays leased until `end_lease` is called for the storage. The device
-            // has no index: the maker compares it with the one it finds for the address, which has none.
+            // SAFETY: as for `from_memory`; the block is the storage's until `give_back` is called. The device has no index:
+            // the maker compares it with the one it finds for the address, which has none.
             unsafe {
                 from_blob(
-                    data.cast(),
+                    data.as_ptr().cast(),
                     n,
                     shape.as_ptr(),
                     strides.as_ptr(),
@@ -134,14 +134,14 @@ impl TorchTensor {
                     0,
                     std::ptr::null(),
                     0,
-                    Some(end_lease),
-                    lease.cast(),
+                    Some(give_back),
+                    std::ptr::without_provenance_mut(bytes),
                 )
             }
         });
         if made.is_err() {
-            // SAFETY: no storage was made, so that nobody else ends the lease.
-            drop(unsafe { Box::from_raw(lease) });
+            // SAFETY: no storage was made, so that nobody else gives the block back.
+            drop(unsafe { OutputBlock::from_raw(data, bytes) });
         }
         made
     }
@@ -243,10 +243,12 @@ impl TorchTensor {
     }
 }
 
-/// Deleter of leased storage.
-unsafe extern "C" fn end_lease(_data: *mut c_void, lease: *mut c_void) {
-    // SAFETY: the context that `in_lease` gave, passed back once.
-    drop(unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) });
+/// Deleter of storage in a block: the context is the block's size, so that nothing is allocated or freed.
+unsafe extern "C" fn give_back(data: *mut c_void, bytes: *mut c_void) {
+    if let Some(data) = NonNull::new(data.cast()) {
+        // SAFETY: what `in_block` took from the block, passed back once.
+        drop(unsafe { OutputBlock::from_raw(data, bytes.addr()) });
+    }
 }
 
 /// `c10::DeviceType::CPU`
