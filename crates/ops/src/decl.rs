@@ -89,7 +89,7 @@ impl OpDecl {
             (Effect::Random, _) => Some("draws from PyTorch's generator"),
             (Effect::Collective, _) => Some("talks to other processes"),
             (Effect::Mutates, _) => Some("writes to an argument, which autograd has to see"),
-            (Effect::Pure, Cost::Compute) => Some("bound by arithmetic: the library's kernel is the best there is"),
+            (Effect::Pure, Cost::Compute) => Some("bound by arithmetic, where the library is best"),
             (Effect::Pure, _) => None,
         }
     }
