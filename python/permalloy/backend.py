@@ -23,7 +23,7 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, native, patterns, stubs
+from . import _core, dump, generator, native, patterns, stubs
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
@@ -224,10 +224,12 @@ def _torch_cut(
     with _Timer(record, "partition"):
         _keep_overwritten_inputs(joint)
         try:
-            return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+            halves = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
         except Exception as e:  # noqa: BLE001 - the other partitioner is tried, and the record keeps the reason
             record.reason = f"{record.reason}; min-cut partition: {type(e).__name__}: {e}"
-            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+            halves = default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+        generator.unwrap(*halves)
+        return halves
 
 
 def _keep_overwritten_inputs(joint: fx.GraphModule) -> None:

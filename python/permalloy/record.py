@@ -28,7 +28,10 @@ class Record:
     def __str__(self) -> str:
         took = sum(self.seconds.values())
         native = sum(d["route"] == "native" for d in self.decisions)
-        how = f"compiled, {native} of them as PyTorch's kernels" if self.compiled else "native"
+        if self.compiled:
+            how = f"compiled, {native} of them as PyTorch's kernels"
+        else:  # a joint graph is only cut: what becomes of its halves stands in their own records
+            how = "cut by PyTorch" if self.kind == "joint" else "native"
         lines = [f"{self.graph} ({self.kind}, {self.nodes} operators, {took * 1e3:.0f} ms): {how}"]
         if self.reason:
             lines.append("  " + self.reason + at(self.operator, self.location))
