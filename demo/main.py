@@ -23,7 +23,7 @@ from model import CONTEXT, LAYERS, WIDTH
 # other places, so it may be some times that; a gradient that is wrong is off by thousands of times that.
 TOLERANCE = 10
 
-COLUMNS = ["", "first step s", "step ms", "tokens/s", "peak memory MB", "loss after {steps}", "gradient error"]
+COLUMNS = ["", "first step s", "median step ms", "tokens/s", "peak MB", "loss after {steps}", "step 1 gradient error"]
 
 
 def main() -> None:

@@ -6,6 +6,7 @@
 - :func:`explain`: what became of each graph, and why
 - :func:`records`: the same as values; :func:`clear_records` forgets them
 - :func:`operators`: the operator table
+- :func:`profile`: where the time of the steps went, if ``PERMALLOY_PROFILE`` is set
 - :func:`capture_matmul`: keeps the gradients of ``matmul`` one operator in the graphs
 - :class:`UnsupportedError`, :class:`InternalError`, :class:`FallbackWarning`: what can be raised, or warned of
 """
@@ -35,6 +36,7 @@ __all__ = [
     "config",
     "explain",
     "operators",
+    "profile",
     "records",
 ]
 
@@ -45,3 +47,15 @@ capture.register()
 def operators() -> list[dict[str, Any]]:
     """Every operator the compiler has a declaration for: name, cost class, effect, rules, doc."""
     return _json.loads(_core.ops_json())
+
+
+def profile() -> str:
+    """Prints and returns the time of each kernel and native operator, over all steps of this process.
+
+    Steps are timed when the environment variable ``PERMALLOY_PROFILE`` is 1 as the first of them runs.
+    """
+    text = _core.profile()
+    if text is None:
+        text = "nothing was timed: set PERMALLOY_PROFILE=1 before Python starts"
+    print(text)
+    return text

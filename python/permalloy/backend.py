@@ -8,7 +8,6 @@ operator by operator, and a :class:`~permalloy.Record` says why.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import json
 import threading
 import time
@@ -24,10 +23,10 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, native, stubs
+from . import _core, dump, generator, native, patterns, stubs
 from . import record as book
 from .config import config
-from .errors import FallbackWarning, InternalError, Unsupported, UnsupportedError
+from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
 from .export import Exported, export, location_of, origin_of
 from .record import Record
 
@@ -36,41 +35,38 @@ def backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Entry point for ``torch.compile(backend="permalloy")``. ``options`` are attributes of ``permalloy.config``."""
-    with config.patch(**(options or {})):
-        session = Session()
-    compile_all = aot_autograd(
-        fw_compiler=session.compiler("forward"),
-        bw_compiler=session.compiler("backward"),
-        inference_compiler=session.compiler("inference"),
-        partition_fn=session.partition,
-        decompositions={},
-        keep_inference_input_mutations=True,
-    )
+    try:
+        with config.patch(**(options or {})):
+            session = Session()
+        compile_all = aot_autograd(
+            fw_compiler=session.compiler("forward"),
+            bw_compiler=session.compiler("backward"),
+            inference_compiler=session.compiler("inference"),
+            partition_fn=session.partition,
+            decompositions={},
+            keep_inference_input_mutations=True,
+        )
+    except (AttributeError, TypeError, ValueError) as e:
+        raise _plain(type(e), str(e)) from e
     try:
         return compile_all(gm, example_inputs)
     except UnsupportedError as e:
-        raise _Unsupported(e) from e
+        raise _plain(UnsupportedError, e.reason, e.operator, e.location) from e
     except InternalError as e:
-        raise _Internal(e) from e
+        raise _plain(InternalError, e.message, e.reproducer) from e
 
 
-# Dynamo wraps what a backend raises in an error of its own, but for errors of this class of its.
+def _plain(kind: type[Exception], *args: Any) -> Exception:
+    """An error of ``kind``. Dynamo wraps what a backend raises in an error of its own, but for errors of one class."""
 
+    class Plain(kind, ShortenTraceback):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            kind.__init__(self, *args)
+            self.first_useful_frame = None
 
-class _Unsupported(UnsupportedError, ShortenTraceback):
-    def __init__(self, e: UnsupportedError) -> None:
-        UnsupportedError.__init__(self, e.reason, e.operator, e.location)
-        self.first_useful_frame = None
-
-
-class _Internal(InternalError, ShortenTraceback):
-    def __init__(self, e: InternalError) -> None:
-        InternalError.__init__(self, e.message, e.reproducer)
-        self.first_useful_frame = None
-
-
-for _raised, _public in ((_Unsupported, UnsupportedError), (_Internal, InternalError)):
-    _raised.__name__, _raised.__qualname__, _raised.__module__ = _public.__name__, _public.__qualname__, "permalloy"
+    Plain.__name__, Plain.__qualname__ = kind.__name__, kind.__qualname__
+    Plain.__module__ = "permalloy" if issubclass(kind, PermalloyError) else kind.__module__
+    return Plain()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +78,13 @@ class Options:
     routes: list[tuple[str, str]]
     deny: list[str]
     check: bool
-    tune: str
     pool_outputs: bool
-    threads: int
-    cache_dir: str
 
     @classmethod
     def of_config(cls) -> Options:
         c = config
-        routes = list(c.routes.items())
-        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.pool_outputs, c.threads, c.cache_dir)
+        patterns.check(c.routes, c.deny)  # once more: both can be changed in place
+        return cls("cpu", c.strict, list(c.routes.items()), list(c.deny), c.check, c.pool_outputs)
 
 
 class Session:
@@ -111,7 +104,7 @@ class Session:
         self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **keywords: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         record = Record(book.next_name(), "joint", compiled=False, origin=origin_of(joint))
-        modules = self._attempt(record, lambda text: self._own_cut(joint, num_fwd_outputs, record, text))
+        modules = self._attempt(joint, record, lambda text: self._own_cut(joint, num_fwd_outputs, record, text))
         book.add(record)
         # A joint graph that could not be compiled is no loss yet: its halves are tried next, and warn if they fail.
         return modules or _torch_cut(joint, inputs, num_fwd_outputs, record, keywords)
@@ -144,7 +137,7 @@ class Session:
         runs = stubs.behind(gm)
         if runs is None:
             record = Record(book.next_name(), kind, compiled=False, origin=origin_of(gm))
-            runs = self._attempt(record, lambda text: self._whole(gm, kind, record, text))
+            runs = self._attempt(gm, record, lambda text: self._whole(gm, kind, record, text))
             book.add(record)
             if runs is None:
                 self._goes_native(gm, record)
@@ -173,23 +166,28 @@ class Session:
             raise Unsupported(f"tensors on {device}")
         return exported
 
-    def _attempt(self, record: Record, make: Callable[[list[str]], Any]) -> Any:
+    def _attempt(self, gm: fx.GraphModule, record: Record, make: Callable[[list[str]], Any]) -> Any:
         """What ``make`` returns, or None with the reason in the record. It adds the graph's text to its argument."""
         text: list[str] = []
         try:
             return make(text)
         except Unsupported as e:
             record.reason, record.operator, record.location = e.reason, e.operator, e.location
-        except UnsupportedError:
+        except UnsupportedError as e:
+            record.reason, record.operator, record.location = e.reason, e.operator, e.location
+            book.add(record)
             raise
         except Exception as e:
             message = str(e) if isinstance(e, InternalError) else f"{type(e).__name__}: {e}"
             record.reason = f"internal error: {message}"
-            record.reproducer = dump.reproducer("".join(text), self.options, message)
+            # What has no text form yet is shown as FX prints it.
+            shown = "".join(text) or "".join(f"// {line}\n" for line in str(gm.graph).splitlines())
+            record.reproducer = dump.reproducer(shown, self.options, message)
             if self.options.strict:
                 book.add(record)
                 raise InternalError(message, record.reproducer) from e
-            self._warn_once(f"internal error, please report it with {record.reproducer}: {message}")
+            attached = f" with {record.reproducer}" if record.reproducer else ""
+            self._warn_once(f"internal error, please report it{attached}: {message}", record)
         return None
 
     def _goes_native(self, gm: fx.GraphModule, record: Record) -> None:
@@ -197,20 +195,24 @@ class Session:
         if self.options.strict:
             raise UnsupportedError(record.reason or "", record.operator, record.location)
         for node in gm.graph.nodes if self.options.deny else ():
-            name = f"native:{node.target}"
-            if node.op == "call_function" and any(fnmatch.fnmatchcase(name, p) for p in self.options.deny):
+            entry = patterns.denies_native(self.options.deny, str(node.target)) if node.op == "call_function" else None
+            if entry is not None:
                 raise UnsupportedError(
-                    f"config.deny forbids {name}; {record.reason}", str(node.target), location_of(node)
+                    f"config.deny has {entry}; the whole graph runs as PyTorch's own operators: {record.reason}",
+                    str(node.target),
+                    location_of(node),
                 )
         self._warn_once(f"a graph runs as PyTorch's own operators: {record.reason}", record)
 
-    def _warn_once(self, message: str, record: Record | None = None) -> None:
+    def _warn_once(self, message: str, record: Record) -> None:
         with _lock:
             new = message not in _warned
             _warned.add(message)
         if new and self.warn:
-            where = book.at(record.operator, record.location) if record else ""
-            warnings.warn(f"permalloy: {message}{where}", FallbackWarning, stacklevel=2)
+            text = f"permalloy: {message}{book.at(record.operator, record.location)}"
+            # Where the graph starts in the user's code: no frame of the stack is there while a backward compiles.
+            file, line = record.origin[:2] if record.origin else (__file__, 0)
+            warnings.warn_explicit(text, FallbackWarning, file, line)
 
 
 _lock = threading.Lock()
@@ -223,10 +225,12 @@ def _torch_cut(
     with _Timer(record, "partition"):
         _keep_overwritten_inputs(joint)
         try:
-            return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+            halves = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
         except Exception as e:  # noqa: BLE001 - the other partitioner is tried, and the record keeps the reason
             record.reason = f"{record.reason}; min-cut partition: {type(e).__name__}: {e}"
-            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+            halves = default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **keywords)
+        generator.unwrap(*halves)
+        return halves
 
 
 def _keep_overwritten_inputs(joint: fx.GraphModule) -> None:

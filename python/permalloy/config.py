@@ -1,20 +1,21 @@
 """Options of the compiler. ``permalloy.config`` is the one instance; each attribute can be set in the environment.
 
-================  ==========================  ===========================================================================
+================  ==========================  ==============================================================================
 attribute         environment                 meaning
-================  ==========================  ===========================================================================
-``strict``        ``PERMALLOY_STRICT``        a graph that cannot be compiled raises ``UnsupportedError``
-``routes``        ``PERMALLOY_ROUTES``        operator (``*`` allowed) to ``native`` or a rule: ``aten.gelu.*=native,…``
-``deny``          ``PERMALLOY_DENY``          decisions that are errors, as ``ROUTE:OPERATOR``: ``native:aten.foo.*,…``
-``check``         ``PERMALLOY_CHECK``         run the internal checks, slow
+================  ==========================  ==============================================================================
+``strict``        ``PERMALLOY_STRICT``        what runs outside of the compiler for lack of support raises
+                                              ``UnsupportedError``, a graph or an operator inside of one
+``routes``        ``PERMALLOY_ROUTES``        operator (``*`` allowed) to ``native``, ``decompose`` or the name of a rule; the
+                                              last match counts: ``aten.gelu.*=native,aten.matmul.default=matmul::batched``
+``deny``          ``PERMALLOY_DENY``          decisions that raise ``UnsupportedError``: ``native:OPERATOR``,
+                                              ``decompose:OPERATOR`` or ``decompose:RULE:OPERATOR``, separated by commas
+``check``         ``PERMALLOY_CHECK``         verify the graph after each pass
 ``dump``          ``PERMALLOY_DUMP``          folder that gets the text of each graph
-``tune``          ``PERMALLOY_TUNE``          ``off``, ``fast`` or ``full``: time the candidates of a decision on the device
 ``pool_outputs``  ``PERMALLOY_POOL_OUTPUTS``  large outputs in memory kept from call to call; they cannot be enlarged
-``threads``       ``PERMALLOY_THREADS``       threads of generated kernels; 0 means as many as PyTorch uses
 ``partition``     ``PERMALLOY_PARTITION``     who cuts a joint graph: ``own`` or ``torch``
 ``warn``          ``PERMALLOY_WARN``          warn once for each reason to run a graph outside of the compiler
-``cache_dir``     ``PERMALLOY_CACHE_DIR``     folder of the cache and of saved reproducers
-================  ==========================  ===========================================================================
+``cache_dir``     ``PERMALLOY_CACHE_DIR``     folder of saved reproducers
+================  ==========================  ==============================================================================
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-_CHOICES = {"tune": ("off", "fast", "full"), "partition": ("own", "torch")}
+from . import patterns
+
+_CHOICES = {"partition": ("own", "torch")}
+
+#: Variables that are no options: read by the compiled part alone, or by the project's own tests.
+_VARIABLES = {"PERMALLOY_PROFILE": None, "PERMALLOY_ISA": ("portable", "avx2", "avx512")}
+_TESTS = ("PERMALLOY_TEST_", "PERMALLOY_FUZZ_")
 
 
 class Config:
@@ -36,9 +44,7 @@ class Config:
     deny: list[str]
     check: bool = False
     dump: str | None = None
-    tune: str = "off"
     pool_outputs: bool = True
-    threads: int = 0
     partition: str = "own"
     warn: bool = True
     cache_dir: str = os.path.join(os.path.expanduser("~"), ".cache", "permalloy")
@@ -48,7 +54,12 @@ class Config:
         for name in self.names():
             text = os.environ.get(f"PERMALLOY_{name.upper()}")
             if text:
-                setattr(self, name, self._parse(name, text))
+                value = self._parse(name, text)
+                try:
+                    setattr(self, name, value)
+                except ValueError as e:
+                    raise ValueError(f"PERMALLOY_{name.upper()}={text}: {e}") from None
+        self._check_environment()
 
     @classmethod
     def names(cls) -> list[str]:
@@ -63,15 +74,18 @@ class Config:
         kind = _TYPES[name]
         if kind is str and isinstance(value, os.PathLike):
             value = os.fspath(value)
-        if not (isinstance(value, kind) or (value is None and name == "dump")) or (kind is int and value is True):
+        if not (isinstance(value, kind) or (value is None and name == "dump")) or not _holds_text(value):
             raise TypeError(f"permalloy.config.{name} wants {self.__annotations__[name]}, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"permalloy.config.{name} is one of {', '.join(_CHOICES[name])}; got {value!r}")
+        if name == "routes":
+            patterns.check(value, [])
+        elif name == "deny":
+            patterns.check({}, value)
         object.__setattr__(self, name, value)
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self.names(), n=3, cutoff=0.4) or self.names()
-        return f"permalloy.config has no option {name!r}; nearest: {', '.join(near)}"
+        return f"permalloy.config has no option {name!r}; nearest: {', '.join(_nearest(name, self.names()))}"
 
     def _parse(self, name: str, text: str) -> Any:
         kind = _TYPES[name]
@@ -80,10 +94,6 @@ class Config:
             if text.lower() not in ("0", "1", "true", "false", "yes", "no", "on", "off"):
                 raise ValueError(f"{where}: neither 0 nor 1")
             return text.lower() in ("1", "true", "yes", "on")
-        if kind is int:
-            if not text.isdecimal():
-                raise ValueError(f"{where}: not a number")
-            return int(text)
         items = [item.strip() for item in text.split(",") if item.strip()]
         if kind is list:
             return items
@@ -91,8 +101,19 @@ class Config:
             for item in items:
                 if "=" not in item:
                     raise ValueError(f"{where}: {item!r} is not OPERATOR=ROUTE")
-            return dict(item.split("=", 1) for item in items)
+            return {op.strip(): route.strip() for op, route in (item.split("=", 1) for item in items)}
         return text
+
+    def _check_environment(self) -> None:
+        """A misspelt variable would do nothing, without a word."""
+        options = [f"PERMALLOY_{name.upper()}" for name in self.names()]
+        for name in sorted(n for n in os.environ if n.startswith("PERMALLOY_")):
+            choices = _VARIABLES.get(name)
+            if choices and os.environ[name] not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}; got {os.environ[name]!r}")
+            if name not in options and name not in _VARIABLES and not name.startswith(_TESTS):
+                near = ", ".join(_nearest(name, [*options, *_VARIABLES]))
+                warnings.warn(f"permalloy reads no variable {name}; nearest: {near}", UserWarning, stacklevel=2)
 
     @contextlib.contextmanager
     def patch(self, **values: Any) -> Iterator[None]:
@@ -110,8 +131,18 @@ class Config:
         return f"permalloy.config({', '.join(f'{n}={getattr(self, n)!r}' for n in self.names())})"
 
 
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    known = list(known)
+    return difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
+
+
+def _holds_text(value: Any) -> bool:
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return all(isinstance(part, str) for part in parts)
+
+
 def _runtime_types() -> dict[str, type]:
-    kinds = {"bool": bool, "int": int, "str": str, "str | None": str}
+    kinds = {"bool": bool, "str": str, "str | None": str}
     return {n: kinds.get(a) or (dict if a.startswith("dict") else list) for n, a in Config.__annotations__.items()}
 
 

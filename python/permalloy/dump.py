@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from typing import Any
 
 from .config import config
+from .errors import FallbackWarning
 
 
 def write(folder: str, stem: str, suffix: str, text: str) -> str:
@@ -37,12 +39,12 @@ def graph(text: str, kind: str) -> None:
 
 
 def reproducer(text: str, options: Any, message: str) -> str | None:
-    """Saves what is needed to see an internal error again; None if it could not be saved."""
+    """Saves what is needed to see an internal error again (``permalloy opt FILE``); None if it could not be saved."""
     lines = [f"// internal error: {line}" for line in message.splitlines()[:20]]
     lines.append(f"// options: {json.dumps(dataclasses.asdict(options), sort_keys=True)}")
+    folder = os.path.join(config.cache_dir, "reproducers")
     try:
-        return write(
-            os.path.join(config.cache_dir, "reproducers"), "internal-error", "pm", "\n".join(lines) + f"\n{text}"
-        )
+        return write(folder, "internal-error", "pm", "\n".join(lines) + f"\n{text}")
     except OSError as e:
-        return f"nothing: {e}"
+        warnings.warn(f"permalloy: a reproducer could not be saved: {e}", FallbackWarning, stacklevel=2)
+        return None

@@ -7,6 +7,8 @@ Whatever the form cannot hold raises :class:`Unsupported` with the node, and the
 
 from __future__ import annotations
 
+import functools
+import json
 import operator
 import re
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from . import _core
 from .errors import Unsupported
 
 DTYPES = {
@@ -88,6 +91,12 @@ def location_of(node: fx.Node) -> str | None:
     """``file.py:LINE in fn`` of the innermost line of the user's model, or None."""
     trace = node.meta.get("stack_trace")
     return _location(trace) if trace else None
+
+
+@functools.cache
+def _declared() -> frozenset[str]:
+    """The operators whose effects the compiler knows."""
+    return frozenset(op["name"] for op in json.loads(_core.ops_json()))
 
 
 def _location(trace: str) -> str | None:
@@ -391,6 +400,8 @@ class _Exporter:
             left = f"{self._name(node)}: {self._type(value)}"
         elif isinstance(value, (list, tuple)):
             left = self._results(node, value)
+        elif value is None and not target._schema.returns and op in _declared():
+            left = None  # an operator that the table does not have could be taken for one that does nothing
         else:
             raise _Inexpressible(f"a result of type {type(value).__name__}")
         form = self.format
@@ -399,7 +410,8 @@ class _Exporter:
             args += [f"{k}={form[type(a)](a) if type(a) in form else self._other(a)}" for k, a in node.kwargs.items()]
         trace = node.meta.get("stack_trace")
         loc = _location(trace) if trace else None
-        body.append(f"  {left} = {op}({', '.join(args)})" + (f" loc={_quote(loc)}\n" if loc else "\n"))
+        call = f"{op}({', '.join(args)})"
+        body.append((f"  {left} = {call}" if left else f"  {call}") + (f" loc={_quote(loc)}\n" if loc else "\n"))
         return None
 
     def _results(self, node: fx.Node, values: list | tuple) -> str:

@@ -27,17 +27,28 @@ class Record:
 
     def __str__(self) -> str:
         took = sum(self.seconds.values())
-        how = "compiled" if self.compiled else "native"
+        native = sum(d["route"] == "native" for d in self.decisions)
+        if self.compiled:
+            how = f"compiled, {native} of them as PyTorch's kernels"
+        else:  # a joint graph is only cut: what becomes of its halves stands in their own records
+            how = "cut by PyTorch" if self.kind == "joint" else "native"
         lines = [f"{self.graph} ({self.kind}, {self.nodes} operators, {took * 1e3:.0f} ms): {how}"]
         if self.reason:
             lines.append("  " + self.reason + at(self.operator, self.location))
         if self.reproducer:
             lines.append(f"  reproducer: {self.reproducer}")
-        for d in self.decisions:
-            reason = d.get("reason")
-            head = f"  {d.get('operator')} -> {d.get('route')}" + (f": {reason}" if reason else "")
-            lines.append(head + at(None, d.get("location")))
+        lines += self._routes()
         return "\n".join(lines)
+
+    def _routes(self) -> list[str]:
+        """A line for each decision, with those that say the same taken together, in the order of the graph."""
+        counts: dict[str, int] = {}
+        for d in self.decisions:
+            native = d["route"] == "native"
+            why = f"{d['reason']}, {d['detail']}" if native and d.get("detail") else d["reason"]
+            line = f"{d['operator']} -> {d['route']}: {why}{at(None, d.get('location'))}"
+            counts[line] = counts.get(line, 0) + 1
+        return [f"  {n:>3} x {line}" for line, n in counts.items()]
 
 
 def at(operator: str | None, location: str | None) -> str:

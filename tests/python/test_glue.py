@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
-import subprocess
-import sys
 import threading
 import time
 import warnings
+from unittest import mock
 
 import glue_engine
 import permalloy
@@ -342,59 +339,18 @@ def test_falls_back_with_a_record_and_one_warning():
     assert all(not r.compiled and r.reason == "no such thing" for r in found)
 
 
-def mock_core(unsupported="", internal=""):
+def test_the_warning_points_into_the_users_code():
+    with mock_core(unsupported="no such thing"), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.compile(mlp, backend="permalloy")(*MLP)
+    assert {w.filename for w in seen if w.category is permalloy.FallbackWarning} == {__file__}
+
+
+def mock_core(unsupported):
     def fail(text, options):
-        if internal:
-            raise permalloy.InternalError(internal)
         raise Unsupported(unsupported, operator="aten.mm.default", location="model.py:3 in forward")
 
-    from unittest import mock
-
     return mock.patch.multiple(backend._core, compile_joint=fail, compile_graph=fail)
-
-
-def test_strict_raises_with_operator_and_line():
-    with mock_core(unsupported="no kernel"), permalloy.config.patch(strict=True):
-        with pytest.raises(permalloy.UnsupportedError, match=r"no kernel.*aten.mm.default.*model.py:3") as e:
-            torch.compile(mlp, backend="permalloy")(*MLP)
-    assert e.value.operator == "aten.mm.default"
-
-
-def test_deny_forbids_a_native_operator():
-    with mock_core(unsupported="no kernel"), permalloy.config.patch(deny=["native:aten.gelu.*"]):
-        with pytest.raises(permalloy.UnsupportedError, match=r"native:aten.gelu.default"):
-            torch.compile(mlp, backend="permalloy")(*MLP)
-
-
-def test_options_of_one_compile():
-    with mock_core(unsupported="no kernel"):
-        with pytest.raises(permalloy.UnsupportedError):
-            torch.compile(mlp, backend="permalloy", options={"strict": True})(*MLP)
-    assert permalloy.config.strict is False
-
-
-def test_internal_error_saves_a_reproducer(tmp_path):
-    with mock_core(internal="verifier: bad stride"):
-        with pytest.warns(permalloy.FallbackWarning, match="internal error.*verifier"):
-            same(step(torch.compile(mlp, backend="permalloy"), *MLP), step(mlp, *MLP))
-        path = permalloy.records()[0].reproducer
-        assert path.startswith(str(tmp_path))
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-        text = open(path).read()
-        assert "verifier: bad stride" in text and "aten.mm.default" in text
-        torch._dynamo.reset()
-        with permalloy.config.patch(strict=True), pytest.raises(permalloy.InternalError, match="reproducer"):
-            torch.compile(mlp, backend="permalloy")(*MLP)
-
-
-def test_dump_is_content_addressed_and_private(tmp_path):
-    folder = tmp_path / "dump"
-    with permalloy.config.patch(dump=str(folder)):
-        torch.compile(mlp, backend="permalloy")(*MLP)
-    files = list(folder.iterdir())
-    assert any(f.name.startswith("joint-") and f.suffix == ".pm" for f in files)
-    assert all(stat.S_IMODE(f.stat().st_mode) == 0o600 for f in files)
-    well_formed(next(f for f in files if f.name.startswith("joint-")).read_text())
 
 
 @pytest.mark.parametrize("typed", [False, True])
@@ -565,29 +521,6 @@ def test_explain_by_function(capsys):
     text = permalloy.explain(mlp)
     assert text in capsys.readouterr().out
     assert "joint" in text and "inference" not in text
-
-
-def test_config_names_and_types():
-    with pytest.raises(AttributeError, match="strict"):
-        permalloy.config.strickt = True
-    with pytest.raises(AttributeError, match="nearest: tune"):
-        _ = permalloy.config.tunes
-    with pytest.raises(TypeError, match="threads wants int"):
-        permalloy.config.threads = "2"
-    with pytest.raises(ValueError, match="off, fast, full"):
-        permalloy.config.tune = "slow"
-    before = permalloy.config.dump
-    with permalloy.config.patch(dump="x"):
-        assert permalloy.config.dump == "x"
-    assert permalloy.config.dump == before
-
-
-def test_config_from_the_environment():
-    code = "import permalloy; c = permalloy.config; print(c.strict, c.routes, c.deny, c.threads)"
-    env = {**os.environ, "PERMALLOY_STRICT": "1", "PERMALLOY_ROUTES": "aten.gelu.*=native", "PERMALLOY_DENY": "a,b"}
-    env["PERMALLOY_THREADS"] = "3"
-    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "True {'aten.gelu.*': 'native'} ['a', 'b'] 3"
 
 
 def test_the_backend_is_an_entry_point():

@@ -56,6 +56,7 @@ pub fn execute(text: &str, seed: Option<u64>, machine: Machine) -> Result<Result
     let graph = Graph::parse(text).map_err(|e| e.to_string())?;
     let mut given = Arguments::read(text)?;
     given.seed = seed.unwrap_or(given.seed);
+    // Without an `// options:` line the defaults hold.
     let options = crate::plan::options_of(text)?.unwrap_or_default();
     execute_graph(&graph, &given, &options, machine)
 }

@@ -49,6 +49,19 @@ impl From<lexopt::Error> for CliError {
     }
 }
 
+/// Exit status of a command, and its output (status 0) or message.
+pub fn outcome<I>(args: I) -> (u8, String)
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    match command(args) {
+        Ok(text) => (0, text),
+        Err(CliError::Failed(text)) => (1, format!("{}\n", text.trim_end())),
+        Err(CliError::Usage(text)) => (2, format!("permalloy: {}\n", text.trim_end())),
+    }
+}
+
 /// Runs a command given by its arguments, without the program's name; gives what it prints.
 pub fn command<I>(args: I) -> Result<String, CliError>
 where

@@ -16,7 +16,7 @@ usage: permalloy explain [--json] [--target cpu] FILE
 
   Compiles the graph in FILE (`-` is standard input) and prints the route of each operator with its reason, the fused
   kernels with the bytes they move, what is saved for the backward, and the time of each pass.
-  A `// options: {…}` line, as reproducers have it, gives target and routes.
+  A `// options: {…}` line, as reproducers have it, gives the compiler's options: target, routes, deny, strict.
 ";
 
 const RUN: &str = "\
@@ -41,6 +41,7 @@ pub fn explain(mut parser: Parser) -> Result<String, CliError> {
     let path = path.ok_or_else(|| CliError::Usage(format!("explain needs a file\n{EXPLAIN}")))?;
     let text = read(&path)?;
     let failed = |e: String| CliError::Failed(format!("{}: {e}", path.display()));
+    // Without such a line the defaults hold.
     let mut options = options_of(&text).map_err(failed)?.unwrap_or_default();
     options.check = true;
     options.target = target.unwrap_or(options.target);
@@ -77,23 +78,37 @@ pub fn read(path: &Path) -> Result<String, CliError> {
     text.map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
 }
 
-/// The compiler options in a text's `// options: {…}` line.
+/// The compiler options in a text's `// options: {…}` line: `target`, `routes` (pairs), `deny` and `strict`; what it
+/// leaves out has its default.
 pub fn options_of(text: &str) -> Result<Option<Options>, String> {
     let Some(line) = text.lines().find_map(|l| l.strip_prefix("// options:")) else { return Ok(None) };
     let bad = |what: &str| format!("the line `// options:` {what}");
     let json: serde_json::Value = serde_json::from_str(line).map_err(|e| bad(&format!("is no JSON: {e}")))?;
+    let fields = json.as_object().ok_or_else(|| bad("is no JSON object"))?;
     let mut options = Options::default();
-    if let Some(target) = json.get("target") {
-        options.target = target.as_str().ok_or_else(|| bad("has a target that is no text"))?.to_string();
-    }
-    for pair in json.get("routes").and_then(|r| r.as_array()).into_iter().flatten() {
-        let part = |i: usize| pair.get(i).and_then(|v| v.as_str()).map(str::to_string);
-        let (Some(pattern), Some(route)) = (part(0), part(1)) else {
-            return Err(bad("has a route that is no pair of texts"));
-        };
-        options.routes.push((pattern, route));
+    for (name, value) in fields {
+        match name.as_str() {
+            "target" => options.target = value.as_str().ok_or_else(|| bad("has a target that is no text"))?.to_string(),
+            "strict" => options.strict = value.as_bool().ok_or_else(|| bad("has a strict that is no bool"))?,
+            "check" => options.check = value.as_bool().ok_or_else(|| bad("has a check that is no bool"))?,
+            "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
+            "routes" => {
+                let pair =
+                    |v: &serde_json::Value| <[String; 2]>::try_from(texts(v)?).ok().map(|[op, route]| (op, route));
+                let pairs = value.as_array().and_then(|list| list.iter().map(pair).collect());
+                options.routes = pairs.ok_or_else(|| bad("has routes that are no pairs of texts"))?;
+            }
+            _ => {
+                let hint = permalloy_ir::did_you_mean(name, ["target", "routes", "deny", "strict", "check"]);
+                return Err(bad(&format!("has an unknown option `{name}`{hint}")));
+            }
+        }
     }
     Ok(Some(options))
+}
+
+fn texts(value: &serde_json::Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|v| v.as_str().map(str::to_string)).collect()
 }
 
 /// Compiles a reproducer with its own options, and runs it if the embedded provider has its operators.

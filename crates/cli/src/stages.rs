@@ -3,13 +3,13 @@
 use crate::compare::{compare_graph, execute_graph};
 use crate::decompose::decompose;
 use crate::execute::Machine;
+use crate::plan::options_of;
 use crate::values::{Arguments, print_outputs};
 use permalloy_interp::{Options, run};
 use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
-use permalloy_ops::policy::Policy;
-use permalloy_passes::{RouteOptions, partition, route, simplify};
+use permalloy_passes::{partition, simplify};
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -31,7 +31,11 @@ pub const STAGES: &[Stage] = &[
         doc: "replace every operator by its first rule that accepts it; prints the graph",
         apply: decompose_all,
     },
-    Stage { name: "route", doc: "give every operator its route on the CPU; prints the graph", apply: route_all },
+    Stage {
+        name: "route",
+        doc: "give every operator its route (`// options:` may override); prints the graph",
+        apply: route_all,
+    },
     Stage {
         name: "simplify",
         doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
@@ -58,6 +62,8 @@ pub struct Work<'t> {
     pub text: &'t str,
     /// What the comments of the text say of the arguments of a run.
     pub arguments: Arguments<'t>,
+    /// The compiler's options: those of an `// options:` line, or the defaults.
+    pub options: permalloy_driver::Options,
     /// There as soon as `parse` has run.
     pub graph: Option<Graph>,
     /// Forward and backward, once `partition` has run; the graph stays joint.
@@ -89,7 +95,8 @@ pub fn stages_named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<
 /// The text is parsed first, whether the list says so or not.
 pub fn run_stages(text: &str, stages: &[&Stage]) -> Result<String, String> {
     let arguments = Arguments::read(text)?;
-    let mut work = Work { text, arguments, graph: None, pieces: vec![], printed: String::new() };
+    let options = options_of(text)?.unwrap_or_default();
+    let mut work = Work { text, arguments, options, graph: None, pieces: vec![], printed: String::new() };
     let implied = stages.first().is_none_or(|s| s.name != "parse").then_some(&STAGES[0]);
     for stage in implied.into_iter().chain(stages.iter().copied()) {
         (stage.apply)(&mut work).map_err(|e| format!("{}: {e}", stage.name))?;
@@ -130,8 +137,7 @@ fn interpret(work: &mut Work<'_>) -> Result<(), String> {
 
 fn route_all(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
-    let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
-    let graph = route(work.graph()?, &RouteOptions { policy, overrides: vec![] }).graph;
+    let graph = permalloy_driver::routed(work.graph()?, &work.options).map_err(|e| e.to_string())?.graph;
     work.printed = graph.to_string();
     work.graph = Some(graph);
     Ok(())
@@ -178,13 +184,13 @@ fn lower(work: &mut Work<'_>) -> Result<(), String> {
 }
 
 fn run_compiled(work: &mut Work<'_>) -> Result<(), String> {
-    let results = execute_graph(work.graph()?, &work.arguments, &Default::default(), Machine::default())?;
+    let results = execute_graph(work.graph()?, &work.arguments, &work.options, Machine::default())?;
     work.printed = print_outputs(&results.outputs);
     Ok(())
 }
 
 fn agree(work: &mut Work<'_>) -> Result<(), String> {
-    let done = compare_graph(work.graph()?, &work.arguments, &Default::default(), Machine::default());
+    let done = compare_graph(work.graph()?, &work.arguments, &work.options, Machine::default());
     let done = done.map_err(|e| e.to_string())?;
     work.printed = format!("{} elements agree\n", done.elements - done.uncertain);
     if done.uncertain > 0 {

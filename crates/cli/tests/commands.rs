@@ -144,5 +144,16 @@ fn reproducers_are_replayed() {
     std::fs::write(&file, format!("{}{GRAPH}", options.replace("[]", "[[\"aten.foo\", \"native\"]]"))).unwrap();
     let (status, _, err) = permalloy(&["opt", path], "");
     assert!(status == Some(1) && err.contains("still fails: route override `aten.foo` matches no operator"), "{err}");
+    for (option, said) in [
+        ("\"tune\": \"fast\"", "has an unknown option `tune`"),
+        ("\"denny\": []", "did you mean deny?"),
+        ("\"deny\": [1]", "has a deny that is no list of texts"),
+        ("\"routes\": [[\"a\"]]", "has routes that are no pairs of texts"),
+        ("\"strict\": 1", "has a strict that is no bool"),
+    ] {
+        std::fs::write(&file, format!("// options: {{{option}}}\n{GRAPH}")).unwrap();
+        let (status, _, err) = permalloy(&["opt", path], "");
+        assert!(status == Some(1) && err.contains(said), "{err}");
+    }
     std::fs::remove_dir_all(&dir).unwrap();
 }

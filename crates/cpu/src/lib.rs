@@ -37,8 +37,10 @@
 //! assert!((y[1] - 1f32.exp()).abs() < 1e-6);
 //! ```
 
-// Bodies of multiversioned loops are generic over the instruction set even where they do not ask it for anything.
-#![allow(clippy::extra_unused_type_parameters)]
+#![allow(
+    clippy::extra_unused_type_parameters,
+    reason = "bodies of multiversioned loops are generic over the instruction set even where they do not ask it for anything"
+)]
 
 mod access;
 mod cache;

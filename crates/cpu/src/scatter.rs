@@ -467,7 +467,7 @@ impl CompiledScatter {
     }
 
     /// Sums the source's pieces of some tokens, and stores the sum.
-    #[allow(clippy::too_many_arguments)] // a row of the output
+    #[allow(clippy::too_many_arguments, reason = "a row of the output")]
     unsafe fn row(
         &self,
         memory: &[*mut u8],

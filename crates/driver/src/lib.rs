@@ -2,13 +2,16 @@
 //!
 //! Front ends (the command, the Python module, tests) call this and nothing below it.
 
+mod forbid;
 pub mod report;
+
+pub use forbid::{Deny, Forbidden};
 
 use permalloy_ir::{Graph, GraphKind, ParseError, TensorType, contiguous_strides, shape_text};
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
-use permalloy_ops::policy::{Entry, Policy};
-use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Timing, partition, route, simplify};
+use permalloy_ops::policy::Policy;
+use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Routed, Timing, partition, route, simplify};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -17,15 +20,19 @@ use std::fmt;
 pub struct Options {
     /// `cpu`, …: names the policy table.
     pub target: String,
-    /// Operator pattern and route, `native` or `decompose[:RULE]`; the last match wins.
+    /// Operator pattern and route, `native`, `decompose`, or a rule's name; the last match wins.
     pub routes: Vec<(String, String)>,
+    /// Decisions that are errors, `ROUTE:OPERATOR`; see [`Deny`].
+    pub deny: Vec<String>,
+    /// An operator that runs natively for lack of support is an error.
+    pub strict: bool,
     /// Verify the graph after every pass.
     pub check: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { target: "cpu".to_string(), routes: Vec::new(), check: false }
+        Options { target: "cpu".to_string(), routes: Vec::new(), deny: Vec::new(), strict: false, check: false }
     }
 }
 
@@ -36,6 +43,8 @@ pub enum Error {
     Parse(ParseError),
     /// The options name something that does not exist.
     Options(String),
+    /// A decision that the options forbid.
+    Forbidden(Forbidden),
     /// A graph broke a rule; `stage` is the pass that made it (`input` for the caller's own).
     Verify {
         stage: &'static str,
@@ -50,6 +59,7 @@ impl fmt::Display for Error {
         match self {
             Error::Parse(e) => write!(f, "{e}"),
             Error::Options(e) => f.write_str(e),
+            Error::Forbidden(e) => write!(f, "{e}"),
             Error::Verify { stage, message } => write!(f, "after {stage}: {message}"),
             Error::Partition(e) => write!(f, "partition: {e}"),
             Error::Lower(e) => write!(f, "lowering: {e}"),
@@ -129,20 +139,38 @@ pub fn front(text: &str, options: &Options, timing: &mut Timing) -> Result<(Grap
 }
 
 fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<(Graph, Graph, Vec<Record>), Error> {
-    let policy = Policy::of(&options.target).ok_or_else(|| {
-        let known = permalloy_ops::policy::TARGETS.join(", ");
-        Error::Options(format!("no policy for target {}; targets: {known}", options.target))
-    })?;
-    let overrides: Vec<Entry> = permalloy_passes::parse_overrides(&options.routes).map_err(Error::Options)?;
+    let (decide, deny) = (route_options(options)?, denied(options)?);
     let given = timing.pass("parse", || Graph::parse(text)).map_err(Error::Parse)?;
     timing
         .pass("verify", || permalloy_ir::verify(&given))
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
-    let routed = timing.pass("route", || route(&given, &RouteOptions { policy, overrides }));
+    let routed = timing.pass("route", || route(&given, &decide));
     check("route", &routed.graph, options, timing)?;
     let graph = timing.pass("simplify", || simplify(&routed.graph));
     check("simplify", &graph, options, timing)?;
+    forbid::check(&routed.records, &graph, &deny, options.strict).map_err(Error::Forbidden)?;
     Ok((given, graph, routed.records))
+}
+
+/// A verified graph with every operator on its route, or the decision that the options forbid.
+pub fn routed(graph: &Graph, options: &Options) -> Result<Routed, Error> {
+    let (decide, deny) = (route_options(options)?, denied(options)?);
+    let routed = route(graph, &decide);
+    forbid::check(&routed.records, &routed.graph, &deny, options.strict).map_err(Error::Forbidden)?;
+    Ok(routed)
+}
+
+fn route_options(options: &Options) -> Result<RouteOptions, Error> {
+    let policy = Policy::of(&options.target).ok_or_else(|| {
+        let known = permalloy_ops::policy::TARGETS.join(", ");
+        Error::Options(format!("no policy for target {}; targets: {known}", options.target))
+    })?;
+    let overrides = permalloy_passes::parse_overrides(&options.routes).map_err(Error::Options)?;
+    Ok(RouteOptions { policy, overrides })
+}
+
+fn denied(options: &Options) -> Result<Vec<Deny>, Error> {
+    options.deny.iter().map(|d| Deny::parse(d)).collect::<Result<_, _>>().map_err(Error::Options)
 }
 
 fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Timing) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! What was decided, for people and for programs.
 
 use crate::{Error, Options, compile_graph, compile_joint};
+use permalloy_ir::{Graph, GraphKind};
 use permalloy_loops::kernel::{BufferId, Program, Step};
 use permalloy_passes::{Record, Timing};
 use serde_json::{Value, json};
@@ -44,7 +45,8 @@ pub fn explain_json(text: &str, options: &Options) -> Result<String, Error> {
 }
 
 fn with_plan<T>(text: &str, options: &Options, show: impl Fn(&Shown<'_>) -> T) -> Result<T, Error> {
-    if is_joint(text) {
+    let graph = Graph::parse(text).map_err(Error::Parse)?;
+    if matches!(graph.kind, GraphKind::Joint { .. }) {
         let c = compile_joint(text, options)?;
         Ok(show(&Shown {
             programs: vec![("forward", &c.forward), ("backward", &c.backward)],
@@ -56,12 +58,6 @@ fn with_plan<T>(text: &str, options: &Options, show: impl Fn(&Shown<'_>) -> T) -
         let c = compile_graph(text, options)?;
         Ok(show(&Shown { programs: vec![("graph", &c.program)], records: &c.records, timing: &c.timing, saved: None }))
     }
-}
-
-/// Whether the first statement of a text is a joint graph's.
-fn is_joint(text: &str) -> bool {
-    let first = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with("//"));
-    first.is_some_and(|l| l.starts_with("graph") && l.contains("joint("))
 }
 
 impl Shown<'_> {
@@ -163,12 +159,9 @@ fn step_row(p: &Program, s: &Step) -> (String, i64, i64, String) {
                     fused.push(&f.op);
                 }
             }
-            (
-                k.name.clone(),
-                bytes(&k.reads()),
-                bytes(&k.writes()),
-                format!("{} operations: {}", k.fused.len(), fused.join(" ")),
-            )
+            let axes: Vec<String> = k.axes.iter().map(|a| format!("{}{:?}", a.size, a.role)).collect();
+            let what = format!("[{}] {} operations: {}", axes.join(" "), k.fused.len(), fused.join(" "));
+            (k.name.clone(), bytes(&k.reads()), bytes(&k.writes()), what)
         }
         Step::Scatter(s) => {
             (s.name.clone(), bytes(&[s.src.0, s.index.0]), bytes(&[s.out.0]), "scatter with summation".to_string())

@@ -1,7 +1,9 @@
 //! Prims against hand-computed values, the corners first.
 
-// Operand lists read the same whether an operand is used again or not.
-#![allow(clippy::cloned_ref_to_slice_refs)]
+#![allow(
+    clippy::cloned_ref_to_slice_refs,
+    reason = "operand lists read the same whether an operand is used again or not"
+)]
 
 mod common;
 

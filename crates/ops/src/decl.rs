@@ -82,6 +82,17 @@ impl OpDecl {
         self.native = false;
         self
     }
+
+    /// Why PyTorch's kernel is the route to want where no rule applies; None when a rule is what is missing.
+    pub fn library(&self) -> Option<&'static str> {
+        match (self.effect, self.cost) {
+            (Effect::Random, _) => Some("draws from PyTorch's generator"),
+            (Effect::Collective, _) => Some("talks to other processes"),
+            (Effect::Mutates, _) => Some("writes to an argument, which autograd has to see"),
+            (Effect::Pure, Cost::Compute) => Some("bound by arithmetic, where the library is best"),
+            (Effect::Pure, _) => None,
+        }
+    }
 }
 
 /// The node a rule rewrites, its arguments already values of the graph being built, and the builder to emit into.

@@ -20,6 +20,8 @@ pub enum Reason {
     Policy,
     /// The table has a rule and no policy line says otherwise.
     DefaultRule,
+    /// No rule, and none is missed: PyTorch's kernel is the route to want (`OpDecl::library` says why).
+    Library,
     /// The table has no rule.
     NoRule,
     /// The operator is not in the table.
@@ -51,6 +53,16 @@ impl Record {
             RouteTaken::Native => "native".to_string(),
         }
     }
+
+    /// Whether it is native because the compiler cannot do better, not because someone chose so.
+    pub fn lacks_support(&self) -> bool {
+        match self.reason {
+            Reason::Override | Reason::Policy | Reason::DefaultRule | Reason::Library => false,
+            Reason::NoRule | Reason::Unknown | Reason::Mismatch => true,
+            // A product whose bias no rule adds is still a product.
+            Reason::Declined => permalloy_ops::lookup(&self.op).is_none_or(|d| d.library().is_none()),
+        }
+    }
 }
 
 impl Reason {
@@ -59,6 +71,7 @@ impl Reason {
             Reason::Override => "override",
             Reason::Policy => "policy",
             Reason::DefaultRule => "default-rule",
+            Reason::Library => "library",
             Reason::NoRule => "no-rule",
             Reason::Unknown => "unknown-op",
             Reason::Declined => "rule-declined",

@@ -2,7 +2,7 @@
 
 use crate::memory::{output_roots, overlap, root};
 use crate::record::{Reason, Record, RouteTaken};
-use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId};
+use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId, did_you_mean};
 use permalloy_ops::policy::{Entry, Policy, Route};
 use permalloy_ops::{Call, OpDecl, Rule};
 use std::collections::BTreeSet;
@@ -249,7 +249,8 @@ fn choose<'d>(name: &str, decl: Option<&'d OpDecl>, options: &RouteOptions) -> (
     let Some(decl) = decl else {
         return (None, Reason::Unknown, "the operator table does not have it".to_string());
     };
-    let overridden = options.overrides.iter().rev().find(|e| permalloy_ops::policy::glob(&e.pattern, name));
+    let asked = |e: &&Entry| permalloy_ops::policy::glob(&e.pattern, name) && possible(decl, &e.route);
+    let overridden = options.overrides.iter().rev().find(asked);
     let (entry, reason) = match overridden {
         Some(e) => (Some(e), Reason::Override),
         None => (options.policy.entry(name), Reason::Policy),
@@ -262,7 +263,10 @@ fn choose<'d>(name: &str, decl: Option<&'d OpDecl>, options: &RouteOptions) -> (
         Some(Entry { route: Route::Decompose(None), reason: why, .. }) => (decl.rules.first(), reason, why.clone()),
         _ => match decl.rules.first() {
             Some(r) => (Some(r), Reason::DefaultRule, String::new()),
-            None => (None, Reason::NoRule, decl.doc.to_string()),
+            None => match decl.library() {
+                Some(why) => (None, Reason::Library, why.to_string()),
+                None => (None, Reason::NoRule, "the table has no rule for it".to_string()),
+            },
         },
     }
 }
@@ -289,40 +293,101 @@ fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
         .unwrap_or_else(|| "panic".to_string())
 }
 
-/// An override must name operators and routes that exist; the message gives the nearest names.
+/// The user's lines, pattern and route: `native`, `decompose` (the first rule), or a rule by name (`decompose:RULE` too).
+///
+/// A pattern must match a declared operator, and one of those it matches must have the route; where it is a name it is
+/// that operator. Errors give the nearest names.
 pub fn parse_overrides(lines: &[(String, String)]) -> Result<Vec<Entry>, String> {
-    let mut out = Vec::new();
-    for (pattern, route) in lines {
-        let matched: Vec<&OpDecl> =
-            permalloy_ops::table().values().copied().filter(|d| permalloy_ops::policy::glob(pattern, d.name)).collect();
-        if matched.is_empty() {
-            let names: Vec<&str> = permalloy_ops::table().keys().copied().collect();
-            let near = permalloy_ir::nearest(pattern, names.iter().copied());
-            return Err(format!("route override `{pattern}` matches no operator; nearest: {}", near.join(", ")));
-        }
-        let route = match route.split_once(':') {
-            None if route == "native" => Route::Native,
-            None if route == "decompose" => Route::Decompose(None),
-            Some(("decompose", rule)) => Route::Decompose(Some(rule.to_string())),
-            _ => return Err(format!("route `{route}` for {pattern} is none of native, decompose, decompose:RULE")),
-        };
-        for d in matched {
-            let possible = match &route {
-                Route::Native => d.native,
-                Route::Decompose(None) => !d.rules.is_empty(),
-                Route::Decompose(Some(r)) => d.rules.iter().any(|x| x.name == r),
-            };
-            if !possible {
-                let has: Vec<String> = d
-                    .rules
-                    .iter()
-                    .map(|r| format!("decompose:{}", r.name))
-                    .chain(d.native.then(|| "native".to_string()))
-                    .collect();
-                return Err(format!("{} has no such route; it has: {}", d.name, has.join(", ")));
-            }
-        }
-        out.push(Entry { pattern: pattern.clone(), route, reason: "asked for by the user".to_string() });
+    lines.iter().map(|(pattern, route)| parse_override(pattern, route)).collect()
+}
+
+fn parse_override(pattern: &str, text: &str) -> Result<Entry, String> {
+    let matched: Vec<&OpDecl> =
+        permalloy_ops::table().values().copied().filter(|d| permalloy_ops::policy::glob(pattern, d.name)).collect();
+    if matched.is_empty() {
+        return Err(format!("route override `{pattern}` matches no operator of the table{}", operator_hint(pattern)));
     }
-    Ok(out)
+    let route = match text {
+        "native" => Route::Native,
+        "decompose" => Route::Decompose(None),
+        rule => Route::Decompose(Some(rule.strip_prefix("decompose:").unwrap_or(rule).to_string())),
+    };
+    if !matched.iter().any(|d| possible(d, &route)) {
+        let has = |d: &&OpDecl| d.rules.iter().map(|r| r.name).chain(d.native.then_some("native"));
+        let routes: BTreeSet<&str> = matched.iter().flat_map(has).collect();
+        let hint = did_you_mean(text, routes.iter().copied());
+        let known = if routes.len() > 8 { String::new() } else { format!(" ({})", Vec::from_iter(routes).join(", ")) };
+        return Err(format!("`{text}` is no route of {pattern}{hint}{known}"));
+    }
+    Ok(Entry { pattern: pattern.to_string(), route, reason: "asked for by the user".to_string() })
+}
+
+/// Declared operators that resemble a pattern; `aten.gelo.*` is compared without overloads.
+fn operator_hint(pattern: &str) -> String {
+    let names = permalloy_ops::table().keys().copied();
+    match pattern.strip_suffix(".*") {
+        Some(stem) => {
+            did_you_mean(stem, names.filter_map(|n| n.rsplit_once('.')).map(|(n, _)| n).collect::<BTreeSet<_>>())
+        }
+        None => did_you_mean(pattern, names),
+    }
+}
+
+fn possible(decl: &OpDecl, route: &Route) -> bool {
+    match route {
+        Route::Native => decl.native,
+        Route::Decompose(None) => !decl.rules.is_empty(),
+        Route::Decompose(Some(rule)) => decl.rules.iter().any(|r| r.name == rule),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(pattern: &str, route: &str) -> Result<Route, String> {
+        parse_overrides(&[(pattern.to_string(), route.to_string())]).map(|e| e[0].route.clone())
+    }
+
+    #[test]
+    fn routes_are_native_decompose_or_a_rule() {
+        let fold = Route::Decompose(Some("matmul::fold".to_string()));
+        assert_eq!(parsed("aten.gelu.default", "native"), Ok(Route::Native));
+        assert_eq!(parsed("aten.gelu.*", "decompose"), Ok(Route::Decompose(None)));
+        assert_eq!(parsed("aten.matmul.default", "matmul::fold"), Ok(fold.clone()));
+        assert_eq!(parsed("aten.matmul.default", "decompose:matmul::fold"), Ok(fold));
+    }
+
+    #[test]
+    fn mistakes_give_the_nearest_names() {
+        let e = parsed("aten.gelo.default", "native").unwrap_err();
+        assert!(
+            e.contains("`aten.gelo.default` matches no operator") && e.contains("did you mean aten.gelu.default"),
+            "{e}"
+        );
+        let e = parsed("aten.gelu", "native").unwrap_err();
+        assert!(e.contains("did you mean aten.gelu.default"), "{e}");
+        let e = parsed("aten.gelo.*", "native").unwrap_err();
+        assert!(e.contains("did you mean aten.gelu"), "{e}");
+        let e = parsed("aten.matmul.default", "matmul::fald").unwrap_err();
+        assert!(e.contains("did you mean matmul::fold?") && e.contains("matmul::batched, matmul::fold, native"), "{e}");
+        assert!(
+            parsed("aten.mm.default", "decompose").unwrap_err().contains("is no route of aten.mm.default (native)")
+        );
+        let e = parsed("aten.matmul_backward.default", "native").unwrap_err();
+        assert!(e.contains("matmul_backward::batched, matmul_backward::fold"), "{e}");
+    }
+
+    #[test]
+    fn a_pattern_decides_for_those_that_have_the_route() {
+        let overrides = parse_overrides(&[("aten.*".to_string(), "native".to_string())]).unwrap();
+        let options = RouteOptions { policy: Policy::of("cpu").unwrap(), overrides };
+        let chosen = |name| {
+            let (rule, reason, _) = choose(name, permalloy_ops::lookup(name), &options);
+            (rule.map(|r| r.name), reason)
+        };
+        assert_eq!(chosen("aten.gelu.default"), (None, Reason::Override));
+        // PyTorch has no kernel for it.
+        assert_eq!(chosen("aten.matmul_backward.default"), (Some("matmul_backward::fold"), Reason::Policy));
+    }
 }

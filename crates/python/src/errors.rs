@@ -40,10 +40,10 @@ pub fn compile_error(py: Python<'_>, error: CompileError) -> PyErr {
         CompileError::Unsupported { reason, operator, location } => {
             ours(py, "Unsupported", &reason, &[("operator", operator), ("location", location)])
         }
-        CompileError::Denied { reason, operator, location } => {
+        CompileError::Forbidden { reason, operator, location } => {
             ours(py, "UnsupportedError", &reason, &[("operator", operator), ("location", location)])
         }
-        CompileError::Malformed(what) => PyValueError::new_err(what),
+        CompileError::Malformed(what) | CompileError::Options(what) => PyValueError::new_err(what),
         CompileError::Internal(what) => ours(py, "InternalError", &what, &[]),
     }
 }

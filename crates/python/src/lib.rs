@@ -10,6 +10,7 @@ pub mod pipeline;
 
 use callable::Callable;
 use pipeline::Options;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::fmt::Write;
 
@@ -58,12 +59,6 @@ fn compile_graph(py: Python<'_>, text: &str, options: Options) -> PyResult<Calla
     Callable::new(py, made.map_err(|e| errors::compile_error(py, e))?)
 }
 
-/// The plan for a graph in readable form: routes, kernels, native calls.
-#[pyfunction]
-fn explain(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
-    py.detach(|| errors::guarded(|| pipeline::explain(text, &options))).map_err(|e| errors::compile_error(py, e))
-}
-
 /// Returns its arguments at the given positions. For measuring what a call costs.
 #[pyfunction]
 fn passthrough(py: Python<'_>, integers: Vec<bool>, outputs: Vec<Option<usize>>) -> PyResult<Callable> {
@@ -108,10 +103,29 @@ fn json_string(s: &str) -> String {
     out
 }
 
-/// Times of kernels and native operators so far, when `PERMALLOY_PROFILE` is set.
+/// Reads `config.routes` (pairs) and `config.deny` as a compile would. Returns operator patterns of `deny` that match nothing
+/// in the operator table. A mistake raises `ValueError` with the nearest names.
 #[pyfunction]
-fn profile() -> String {
-    permalloy_runtime::profile::table()
+fn check_options(routes: Vec<(String, String)>, deny: Vec<String>) -> PyResult<Vec<String>> {
+    pipeline::check_options(&routes, &deny).map_err(PyValueError::new_err)
+}
+
+/// The entry of `config.deny` that forbids an operator to run as PyTorch's own kernel, if one does.
+#[pyfunction]
+fn denies_native(deny: Vec<String>, operator: &str) -> Option<String> {
+    pipeline::denies_native(&deny, operator)
+}
+
+/// The `permalloy` command: exit status, and what to print (to standard output when the status is 0, else to standard error).
+#[pyfunction]
+fn command(py: Python<'_>, arguments: Vec<String>) -> (u8, String) {
+    py.detach(|| permalloy_cli::outcome(arguments))
+}
+
+/// Times of kernels and native operators so far; None unless `PERMALLOY_PROFILE` is set.
+#[pyfunction]
+fn profile() -> Option<String> {
+    permalloy_runtime::profile::enabled().then(permalloy_runtime::profile::table)
 }
 
 /// Version of the compiler.
@@ -126,9 +140,11 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Callable>()?;
     m.add_function(wrap_pyfunction!(compile_joint, m)?)?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
-    m.add_function(wrap_pyfunction!(explain, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
+    m.add_function(wrap_pyfunction!(check_options, m)?)?;
+    m.add_function(wrap_pyfunction!(denies_native, m)?)?;
+    m.add_function(wrap_pyfunction!(command, m)?)?;
     m.add_function(wrap_pyfunction!(profile, m)?)?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     Ok(())

@@ -18,6 +18,7 @@
 //! Executables are called from any thread, from several at once, and from within themselves (an operator may call Python).
 
 use crate::callbacks;
+use permalloy_ops::policy::glob;
 use permalloy_runtime::TensorHandle;
 use permalloy_runtime::provider::{PythonOp, ResolvedArg, ResolvedCall};
 use permalloy_runtime::torch::TorchProvider;
@@ -29,24 +30,18 @@ use std::sync::{Arc, OnceLock};
 /// What `permalloy.config` says, read from its attributes.
 #[derive(Clone, Debug, Default, PartialEq, FromPyObject)]
 pub struct Options {
-    /// `cpu`, `cuda`, `ascend-a2`, `ascend-a5`.
+    /// Names the policy table: `cpu`.
     pub target: String,
-    /// Nothing may run outside of the compiler without being named as native in the policy.
+    /// An operator that runs natively for lack of support is an error.
     pub strict: bool,
-    /// Overrides: operator (with `*` allowed) to `native` or the name of a rule, first match counts.
+    /// Overrides: operator (with `*` allowed) to `native`, `decompose` or the name of a rule; the last match counts.
     pub routes: Vec<(String, String)>,
     /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
     pub deny: Vec<String>,
-    /// Run internal checks: verifiers after each pass, results of kernels against the interpreter.
+    /// Run the verifier after each pass.
     pub check: bool,
-    /// `off`, `fast` or `full`.
-    pub tune: String,
     /// Large outputs live in memory that is kept from call to call.
     pub pool_outputs: bool,
-    /// Threads that kernels may use; 0 means as many as PyTorch.
-    pub threads: usize,
-    /// Folder of the on-disk cache.
-    pub cache_dir: String,
 }
 
 /// Why there is no executable.
@@ -56,8 +51,10 @@ pub enum CompileError {
     Unsupported { reason: String, operator: Option<String>, location: Option<String> },
     /// The text is no graph.
     Malformed(String),
-    /// An operator that the user's options forbid.
-    Denied { reason: String, operator: Option<String>, location: Option<String> },
+    /// Options that make no sense.
+    Options(String),
+    /// A decision that the user's options forbid.
+    Forbidden { reason: String, operator: Option<String>, location: Option<String> },
     /// A failed check or a panic: a bug of ours.
     Internal(String),
 }
@@ -169,13 +166,29 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Box<dyn Executable
     Ok(Box::new(executable))
 }
 
-/// The plan for a graph in readable form.
-pub fn explain(text: &str, options: &Options) -> Result<String, CompileError> {
-    permalloy_driver::report::explain(text, &driver_options(options)).map_err(driver_error)
+fn driver_options(options: &Options) -> permalloy_driver::Options {
+    permalloy_driver::Options {
+        target: options.target.clone(),
+        routes: options.routes.clone(),
+        deny: options.deny.clone(),
+        strict: options.strict,
+        check: options.check,
+    }
 }
 
-fn driver_options(options: &Options) -> permalloy_driver::Options {
-    permalloy_driver::Options { target: options.target.clone(), routes: options.routes.clone(), check: options.check }
+/// Reads overrides and denied decisions as a compile would. The error says what is wrong with one. Returns operator
+/// patterns of `deny` that match nothing in the operator table.
+pub fn check_options(routes: &[(String, String)], deny: &[String]) -> Result<Vec<String>, String> {
+    permalloy_passes::parse_overrides(routes)?;
+    let deny = deny.iter().map(|d| permalloy_driver::Deny::parse(d)).collect::<Result<Vec<_>, _>>()?;
+    let known = |d: &permalloy_driver::Deny| permalloy_ops::table().keys().any(|n| glob(d.pattern(), n));
+    Ok(deny.iter().filter(|d| !known(d)).map(|d| d.pattern().to_string()).collect())
+}
+
+/// The entry of `deny` that forbids an operator to run as PyTorch's own kernel.
+pub fn denies_native(deny: &[String], op: &str) -> Option<String> {
+    let forbids = |d: &&String| permalloy_driver::Deny::parse(d).is_ok_and(|d| d.forbids_native(op));
+    deny.iter().find(forbids).cloned()
 }
 
 fn driver_error(e: permalloy_driver::Error) -> CompileError {
@@ -183,7 +196,10 @@ fn driver_error(e: permalloy_driver::Error) -> CompileError {
     match e {
         Error::Parse(e) => CompileError::Malformed(e.to_string()),
         Error::Verify { stage: "input", message } => CompileError::Malformed(message),
-        Error::Options(reason) => CompileError::Denied { reason, operator: None, location: None },
+        Error::Forbidden(f) => {
+            CompileError::Forbidden { reason: f.reason, operator: Some(f.operator), location: f.location }
+        }
+        Error::Options(reason) => CompileError::Options(reason),
         other => CompileError::Internal(other.to_string()),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) unsafe fn unary(level: IsaLevel, class: Class, op: PrimOp, dst: *mut 
 ///
 /// # Safety
 /// As [`unary`].
-#[allow(clippy::too_many_arguments)] // the loop's operands
+#[allow(clippy::too_many_arguments, reason = "the loop's operands")]
 pub(crate) unsafe fn binary(
     level: IsaLevel,
     class: Class,
@@ -93,7 +93,7 @@ pub(crate) unsafe fn binary(
 ///
 /// # Safety
 /// As [`unary`]; `class` is that of `a`, `b` and `dst`, `c` holds bools.
-#[allow(clippy::too_many_arguments)] // the loop's operands
+#[allow(clippy::too_many_arguments, reason = "the loop's operands")]
 pub(crate) unsafe fn select(
     level: IsaLevel,
     class: Class,

@@ -1,5 +1,5 @@
 //! A slow and obvious evaluator of kernels, with bounds on the error an engine may make, and helpers to build kernels.
-#![allow(dead_code)] // each test file uses a part
+#![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod build;
 pub mod models;

@@ -157,6 +157,9 @@ pub const DECLS: &[OpDecl] = &[
     op!(Opaque "aten.add_.Tensor", "self += other").effect(Effect::Mutates),
     op!(Opaque "aten.mul_.Tensor", "self *= other").effect(Effect::Mutates),
     op!(Opaque "aten._foreach_add_.Scalar", "self += scalar for each").effect(Effect::Mutates),
+    // The generator itself, around what activation checkpointing runs once more; `python/permalloy/generator.py` has them.
+    op!(Opaque "permalloy.rng_state.default", "the generator's state").effect(Effect::Random),
+    op!(Opaque "permalloy.set_rng_state.default", "the generator's state becomes this one").effect(Effect::Random),
     // Linear algebra.
     op!(Compute "aten.linalg_cholesky_ex.default", "Cholesky factor"),
     op!(Compute "aten.linalg_inv_ex.default", "inverse"),
