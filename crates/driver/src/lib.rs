@@ -4,12 +4,12 @@
 
 pub mod report;
 
-use permalloy_ir::{Graph, GraphKind, ParseError, TensorType, contiguous_strides, shape_text};
+use permalloy_ir::{Graph, GraphKind, MixHash, ParseError, TensorType, contiguous_strides, shape_text};
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::{Entry, Policy};
 use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Timing, partition, route, simplify};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 
 /// What the user may decide.
@@ -101,7 +101,7 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
 pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Error> {
     let mut timing = Timing::default();
     let (given, graph, records) = front_with_input(text, options, &mut timing)?;
-    let types: BTreeMap<&str, &TensorType> = given.values().map(|(_, v)| (&*v.name, &v.ty)).collect();
+    let types: HashMap<&str, &TensorType, MixHash> = given.values().map(|(_, v)| (&*v.name, &*v.ty)).collect();
     // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at.
     let known = |name: &str| types.contains_key(name);
     let mut cut = timing.pass("partition", || partition(&graph, &known)).map_err(Error::Partition)?;

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
 /// What family a prim belongs to; lowering and the interpreter dispatch on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,5 +182,33 @@ impl FromStr for PrimOp {
     fn from_str(s: &str) -> Result<Self, ()> {
         let name = s.strip_prefix("prim.").ok_or(())?;
         PrimOp::ALL.iter().copied().find(|p| p.name() == name).ok_or(())
+    }
+}
+
+/// The name of an attribute as nodes hold it. Those of the prims are made once.
+pub(crate) fn attribute_name(name: &str) -> Arc<str> {
+    static NAMES: LazyLock<[Arc<str>; ATTRIBUTES.len()]> = LazyLock::new(|| ATTRIBUTES.map(Arc::from));
+    match ATTRIBUTES.iter().position(|n| *n == name) {
+        Some(i) => NAMES[i].clone(),
+        None => name.into(),
+    }
+}
+
+/// Attributes of the prims, the most frequent ones first.
+const ATTRIBUTES: [&str; 13] =
+    ["shape", "dims", "value", "dtype", "dim", "perm", "size", "start", "end", "step", "low", "high", "count"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attribute_of_a_prim_is_listed() {
+        for p in PrimOp::ALL {
+            let arguments = p.signature().split(')').next().unwrap();
+            for (name, _) in arguments.split([' ', '(', ',']).filter_map(|word| word.split_once('=')) {
+                assert!(ATTRIBUTES.contains(&name), "{p}: {name}");
+            }
+        }
     }
 }

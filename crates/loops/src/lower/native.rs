@@ -80,7 +80,7 @@ impl<'g> Lowering<'g> {
             Arg::MemoryFormat(s) => NativeArg::MemoryFormat(s.clone()),
             Arg::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
-                for i in items {
+                for i in items.iter() {
                     list.push(self.native_arg(unit, i)?);
                 }
                 NativeArg::List(list)
