@@ -4,6 +4,9 @@ use permalloy_cli::{CliError, command};
 use std::io::Write;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: permalloy_alloc::Mimalloc = permalloy_alloc::Mimalloc;
+
 fn main() -> ExitCode {
     match command(std::env::args_os().skip(1)) {
         Ok(text) => {

@@ -32,6 +32,14 @@ impl Op {
         self.to_string()
     }
 
+    /// As [`Op::name`], shared.
+    pub fn shared_name(&self) -> Arc<str> {
+        match self {
+            Op::External(n) => n.clone(),
+            Op::Prim(p) => p.shared_name(),
+        }
+    }
+
     /// The external operator's full name, or None for a prim.
     pub fn external(&self) -> Option<&str> {
         match self {

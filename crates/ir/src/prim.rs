@@ -170,6 +170,15 @@ prims! {
     CumProd "cumprod" Scan "(x, dim=) -> same shape and dtype";
 }
 
+impl PrimOp {
+    /// The name with its `prim.` prefix, made once.
+    pub fn shared_name(self) -> Arc<str> {
+        static NAMES: LazyLock<Vec<Arc<str>>> =
+            LazyLock::new(|| PrimOp::ALL.iter().map(|p| p.to_string().into()).collect());
+        NAMES[self as usize].clone()
+    }
+}
+
 impl fmt::Display for PrimOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "prim.{}", self.name())
@@ -201,6 +210,11 @@ const ATTRIBUTES: [&str; 13] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_names_are_those_printed() {
+        PrimOp::ALL.iter().for_each(|p| assert_eq!(*p.shared_name(), *p.to_string()));
+    }
 
     #[test]
     fn every_attribute_of_a_prim_is_listed() {
