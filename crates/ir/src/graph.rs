@@ -550,6 +550,12 @@ impl Graph {
         self.names.reserve(of.values.iter());
     }
 
+    /// Gives up the tables of names and types: a graph that is done rarely grows again, and then they are made anew.
+    pub(crate) fn forget_tables(&mut self) {
+        self.names = Names::default();
+        self.types = HashSet::default();
+    }
+
     /// The name that the next value would get.
     pub(crate) fn free_name(&mut self, wanted: Arc<str>) -> Arc<str> {
         self.names.unique_of_next(&self.values, wanted)

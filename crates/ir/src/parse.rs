@@ -34,6 +34,7 @@ impl Graph {
             depth: 0,
         };
         parser.graph()?;
+        parser.graph.forget_tables();
         Ok(parser.graph)
     }
 }

@@ -171,6 +171,7 @@ impl<'g> Rebuild<'g> {
         for o in &self.old.outputs {
             self.output(o)?;
         }
+        self.graph.forget_tables();
         Ok(self.graph)
     }
 
