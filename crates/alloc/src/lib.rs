@@ -136,13 +136,13 @@ mod tests {
                 // SAFETY: sizes are not zero; each block is used within its size and given back once, with its layout.
                 unsafe {
                     let zeroed = Mimalloc.alloc_zeroed(layout);
-                    assert!(!zeroed.is_null() && zeroed.addr() % align == 0);
+                    assert!(!zeroed.is_null() && zeroed.addr().is_multiple_of(align));
                     assert!(std::slice::from_raw_parts(zeroed, size).iter().all(|b| *b == 0));
                     let block = Mimalloc.alloc(layout);
-                    assert!(!block.is_null() && block.addr() % align == 0);
+                    assert!(!block.is_null() && block.addr().is_multiple_of(align));
                     block.write_bytes(7, size);
                     let block = Mimalloc.realloc(block, layout, 3 * size);
-                    assert!(!block.is_null() && block.addr() % align == 0);
+                    assert!(!block.is_null() && block.addr().is_multiple_of(align));
                     assert!(std::slice::from_raw_parts(block, size).iter().all(|b| *b == 7));
                     Mimalloc.dealloc(zeroed, layout);
                     Mimalloc.dealloc(block, grown);

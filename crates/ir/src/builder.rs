@@ -398,7 +398,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_broken_call_is_an_error() {
-        let broken: [(fn(&mut Builder<'_>, ValueId, ValueId) -> ValueId, &str); 6] = [
+        type Call = fn(&mut Builder<'_>, ValueId, ValueId) -> ValueId;
+        let broken: [(Call, &str); 6] = [
             (|b, x, _| b.transpose(x, 0, 2), "dims 0 and 2 of a tensor of rank 2 cannot be swapped"),
             (|b, x, _| b.unsqueeze(x, 3), "a tensor of rank 2 cannot get a dim at 3"),
             (|b, x, _| b.slice(x, 2, &Dim::ZERO, &Dim::ONE, 1), "prim.slice: dim=2 is outside of rank 2"),
