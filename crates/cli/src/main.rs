@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: permalloy_alloc::Mimalloc = permalloy_alloc::Mimalloc;
+
 fn main() -> ExitCode {
     let (status, text) = permalloy_cli::outcome(std::env::args_os().skip(1));
     // A reader that stops early (`| head`) is no error of ours.

@@ -91,6 +91,8 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
             "target" => options.target = value.as_str().ok_or_else(|| bad("has a target that is no text"))?.to_string(),
             "strict" => options.strict = value.as_bool().ok_or_else(|| bad("has a strict that is no bool"))?,
             "check" => options.check = value.as_bool().ok_or_else(|| bad("has a check that is no bool"))?,
+            // How a graph runs, not how it is compiled.
+            "pool_outputs" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
             "routes" => {
                 let pair =

@@ -7,12 +7,12 @@ pub mod report;
 
 pub use forbid::{Deny, Forbidden};
 
-use permalloy_ir::{Graph, GraphKind, ParseError, TensorType, contiguous_strides, shape_text};
+use permalloy_ir::{Graph, GraphKind, MixHash, ParseError, TensorType, contiguous_strides, shape_text};
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Routed, Timing, partition, route, simplify};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 
 /// What the user may decide.
@@ -111,11 +111,13 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
 pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Error> {
     let mut timing = Timing::default();
     let (given, graph, records) = front_with_input(text, options, &mut timing)?;
-    let types: BTreeMap<&str, &TensorType> = given.values().map(|(_, v)| (&*v.name, &v.ty)).collect();
+    let types: HashMap<&str, &TensorType, MixHash> = given.values().map(|(_, v)| (&*v.name, &*v.ty)).collect();
     // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at.
     let known = |name: &str| types.contains_key(name);
     let mut cut = timing.pass("partition", || partition(&graph, &known)).map_err(Error::Partition)?;
     let saved = cut.saved.iter().map(|(name, ty)| saved(name, ty, types.get(&**name).copied())).collect();
+    // What is no longer read makes room for what comes: memory that is used again is in the caches.
+    timing.pass("release", || drop((graph, given)));
     cut.forward = timing.pass("simplify", || simplify(&cut.forward));
     cut.backward = timing.pass("simplify", || simplify(&cut.backward));
     for g in [&cut.forward, &cut.backward] {
@@ -144,12 +146,13 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
     timing
         .pass("verify", || permalloy_ir::verify(&given))
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
-    let routed = timing.pass("route", || route(&given, &decide));
-    check("route", &routed.graph, options, timing)?;
-    let graph = timing.pass("simplify", || simplify(&routed.graph));
+    let Routed { graph: routed, records } = timing.pass("route", || route(&given, &decide));
+    check("route", &routed, options, timing)?;
+    let graph = timing.pass("simplify", || simplify(&routed));
+    timing.pass("release", || drop(routed));
     check("simplify", &graph, options, timing)?;
-    forbid::check(&routed.records, &graph, &deny, options.strict).map_err(Error::Forbidden)?;
-    Ok((given, graph, routed.records))
+    forbid::check(&records, &graph, &deny, options.strict).map_err(Error::Forbidden)?;
+    Ok((given, graph, records))
 }
 
 /// A verified graph with every operator on its route, or the decision that the options forbid.

@@ -5,8 +5,9 @@
 //! and a line `end`. The node is decomposed by its operator's first rule that accepts it, sizes left symbolic, and the
 //! result is run. With the argument `--list` it prints the operators that have rules, topic by topic, instead.
 
-use permalloy_interp::{Data, InputValue, Options, OutputValue, RuleError, Tensor, apply_rules, run};
+use permalloy_interp::{Data, InputValue, Options, OutputValue, Tensor, run};
 use permalloy_ir::{DType, Graph, GraphKind, Input, Output, TensorType};
+use permalloy_ops::{RuleError, apply_rules};
 use std::io::{self, BufRead, Write};
 
 fn main() -> io::Result<()> {

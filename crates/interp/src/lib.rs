@@ -34,7 +34,6 @@ mod tensor;
 mod view;
 
 pub use round::{round_to, wrap};
-pub use rule::{RuleError, apply_rules};
 pub use tensor::{Data, Tensor};
 
 use permalloy_ir::{Arg, Dim, Graph, Node, Op, Output, PrimKind, PrimOp, SymbolValues, TensorType, ValueId, verify};

@@ -1,9 +1,8 @@
 //! Operators evaluated by their decomposition rule.
 
 use crate::{InputValue, OutputValue, Scope, Tensor, run_nested};
-use permalloy_ir::{Arg, Builder, Dim, Graph, GraphKind, Input, Node, Output, Role, TensorType, ValueId};
-use permalloy_ops::{Call, Rule};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use permalloy_ir::{Arg, Dim, Graph, GraphKind, Input, Node, Output, Role, TensorType, ValueId};
+use permalloy_ops::{RuleError, apply_rules};
 
 /// Evaluates a node by the first of its operator's rules that accepts it, on a graph of its own with static sizes.
 pub(crate) fn eval(name: &str, scope: &Scope<'_>) -> Result<Vec<Option<Tensor>>, String> {
@@ -27,68 +26,6 @@ pub(crate) fn eval(name: &str, scope: &Scope<'_>) -> Result<Vec<Option<Tensor>>,
     let outputs = run_nested(&scratch, &inputs, scope.options, scope.depth + 1)
         .map_err(|e| format!("in rule {}: {e}", rule.name))?;
     Ok(outputs.into_iter().map(|o| if let OutputValue::Tensor(t) = o { Some(t) } else { None }).collect())
-}
-
-/// No rule gave the results. The message names each rule tried with its reason.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RuleError {
-    /// Every rule declined: the operator stays as it is.
-    Declined(String),
-    /// A rule made something else than PyTorch promised, or was given operands that it cannot take.
-    Failed(String),
-}
-
-impl RuleError {
-    pub fn message(self) -> String {
-        match self {
-            RuleError::Declined(m) | RuleError::Failed(m) => m,
-        }
-    }
-}
-
-/// Emits the first of `rules` that accepts the node into `graph`, where the node's operands already are values.
-/// Gives the rule and one value a result. A rule that declines late may leave nodes that nothing reads.
-pub fn apply_rules<'r>(
-    graph: &mut Graph,
-    node: &Node,
-    results: &[Option<TensorType>],
-    rules: &'r [Rule],
-) -> Result<(&'r Rule, Vec<Option<ValueId>>), RuleError> {
-    let mut reasons = Vec::new();
-    for rule in rules {
-        let mut b = Builder::new(graph);
-        b.loc = node.loc.clone();
-        // The builder panics on an ill-typed prim, which a rule makes when the operator's own arguments are ill-typed.
-        // The graph may then hold nodes that nothing reads, no broken ones.
-        let emitted = catch_unwind(AssertUnwindSafe(|| (rule.apply)(&mut Call { b: &mut b, node, results })));
-        match emitted {
-            Ok(Ok(made)) => {
-                check(graph, &made, results).map_err(|e| RuleError::Failed(format!("rule {}: {e}", rule.name)))?;
-                return Ok((rule, made));
-            }
-            Ok(Err(decline)) => reasons.push(format!("rule {} declines: {}", rule.name, decline.0)),
-            Err(panic) => {
-                return Err(RuleError::Failed(format!("rule {} fails: {}", rule.name, panic_text(&*panic))));
-            }
-        }
-    }
-    Err(RuleError::Declined(reasons.join("; ")))
-}
-
-/// The rule made what PyTorch promised.
-fn check(graph: &Graph, made: &[Option<ValueId>], results: &[Option<TensorType>]) -> Result<(), String> {
-    if made.len() != results.len() {
-        return Err(format!("made {} results, not {}", made.len(), results.len()));
-    }
-    for (i, (v, promised)) in made.iter().zip(results).enumerate() {
-        let Some(promised) = promised else { continue };
-        let Some(v) = v else { return Err(format!("did not make result {i}")) };
-        let ty = graph.ty(*v);
-        if (ty.dtype, &ty.shape) != (promised.dtype, &promised.shape) {
-            return Err(format!("made {ty} for result {i}, not {promised}"));
-        }
-    }
-    Ok(())
 }
 
 /// The node with its operands as inputs of the scratch graph and every size a constant.
@@ -126,9 +63,4 @@ fn static_type(scope: &Scope<'_>, v: ValueId) -> Result<TensorType, String> {
     let ty = scope.graph.ty(v);
     let shape = scope.type_sizes(ty)?.into_iter().map(|s| Dim::from(s as i64)).collect();
     Ok(TensorType { dtype: ty.dtype, shape, strides: None, device: ty.device })
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
 }

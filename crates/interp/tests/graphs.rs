@@ -163,7 +163,7 @@ fn operators_with_a_rule_run_by_it() {
     assert!(e.message.starts_with("aten.no_such_op.default: the interpreter has no meaning"), "{e}");
 }
 
-/// A rule panics on operands of a kind no prim takes; the user sees an error.
+/// A rule fails on operands of a kind no prim takes; the user sees an error.
 #[test]
 fn a_rule_that_fails_is_an_error() {
     let e = run_call("aten.gelu.default(%a)", "i64[1]", &[ints(DType::I64, &[1], &[1])], EXACT).unwrap_err();

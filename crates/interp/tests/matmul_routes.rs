@@ -1,7 +1,8 @@
 //! Both routes of `matmul_backward` give the same gradients, and `fold` is one GEMM a gradient.
 
-use permalloy_interp::{InputValue, Options, OutputValue, Tensor, apply_rules, run};
+use permalloy_interp::{InputValue, Options, OutputValue, Tensor, run};
 use permalloy_ir::{DType, Dim, Graph, GraphKind, Op, Output, Role, TensorType};
+use permalloy_ops::apply_rules;
 
 /// Shapes of self and other.
 const CASES: &[(&[i64], &[i64])] = &[

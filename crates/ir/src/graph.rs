@@ -2,6 +2,8 @@
 
 use crate::dim::{Dim, Symbol};
 use crate::dtype::{DType, Device};
+use crate::hash::MixHash;
+use crate::names::Names;
 use crate::prim::PrimOp;
 use std::collections::HashSet;
 use std::fmt;
@@ -28,6 +30,14 @@ impl Op {
     /// Name as the text form writes it.
     pub fn name(&self) -> String {
         self.to_string()
+    }
+
+    /// As [`Op::name`], shared.
+    pub fn shared_name(&self) -> Arc<str> {
+        match self {
+            Op::External(n) => n.clone(),
+            Op::Prim(p) => p.shared_name(),
+        }
     }
 
     /// The external operator's full name, or None for a prim.
@@ -62,7 +72,8 @@ pub enum Arg {
     Layout(Arc<str>),
     /// `torch.contiguous_format`, …
     MemoryFormat(Arc<str>),
-    List(Vec<Arg>),
+    /// Shared between the graphs of one compile.
+    List(Arc<[Arg]>),
     None,
 }
 
@@ -134,11 +145,22 @@ impl Arg {
         }
     }
 
+    /// A value, or a list with one somewhere inside.
+    pub fn has_values(&self) -> bool {
+        match self {
+            Arg::Value(_) => true,
+            Arg::List(items) => items.iter().any(Arg::has_values),
+            _ => false,
+        }
+    }
+
     /// The same argument with every value replaced.
     pub fn map_values<E>(&self, f: &mut impl FnMut(ValueId) -> Result<ValueId, E>) -> Result<Arg, E> {
         Ok(match self {
             Arg::Value(v) => Arg::Value(f(*v)?),
-            Arg::List(items) => Arg::List(items.iter().map(|a| a.map_values(f)).collect::<Result<_, _>>()?),
+            Arg::List(items) if self.has_values() => {
+                Arg::List(items.iter().map(|a| a.map_values(f)).collect::<Result<_, _>>()?)
+            }
             other => other.clone(),
         })
     }
@@ -155,7 +177,7 @@ impl Arg {
 }
 
 /// Type of a value.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorType {
     pub dtype: DType,
     pub shape: Vec<Dim>,
@@ -207,7 +229,8 @@ pub enum Def {
 pub struct Value {
     /// Unique in the graph; printed after `%`.
     pub name: Arc<str>,
-    pub ty: TensorType,
+    /// One for all values of this type: a graph has thousands of values and a few dozen types.
+    pub ty: Arc<TensorType>,
     pub def: Def,
 }
 
@@ -262,11 +285,16 @@ impl Node {
 
     /// Every tensor value among the arguments, in order, with repeats.
     pub fn operands(&self) -> Vec<ValueId> {
-        let mut out = Vec::new();
-        for a in self.args.iter().chain(self.kwargs.iter().map(|(_, a)| a)) {
-            a.for_each_value(&mut |v| out.push(v));
-        }
+        let mut out = Vec::with_capacity(self.args.len());
+        self.for_each_operand(|v| out.push(v));
         out
+    }
+
+    /// As [`Node::operands`], without a list of them.
+    pub fn for_each_operand(&self, mut f: impl FnMut(ValueId)) {
+        for a in self.args.iter().chain(self.kwargs.iter().map(|(_, a)| a)) {
+            a.for_each_value(&mut f);
+        }
     }
 
     /// The only result of a prim (or of any operator with one result).
@@ -326,7 +354,7 @@ pub struct SymbolInfo {
 }
 
 /// A whole graph.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Graph {
     pub name: Arc<str>,
     pub kind: GraphKind,
@@ -335,8 +363,24 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     values: Vec<Value>,
     nodes: Vec<Node>,
-    /// Names given so far, asked for membership only.
-    names: HashSet<Arc<str>>,
+    names: Names,
+    /// Types of values made here, asked for membership only.
+    types: HashSet<Arc<TensorType>, MixHash>,
+}
+
+/// How large a graph was, to go back to: see [`Graph::rollback`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    values: usize,
+    nodes: usize,
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        (&self.name, self.kind, &self.symbols) == (&other.name, other.kind, &other.symbols)
+            && (&self.inputs, &self.outputs) == (&other.inputs, &other.outputs)
+            && (&self.values, &self.nodes) == (&other.values, &other.nodes)
+    }
 }
 
 impl Graph {
@@ -349,8 +393,15 @@ impl Graph {
             outputs: Vec::new(),
             values: Vec::new(),
             nodes: Vec::new(),
-            names: HashSet::new(),
+            names: Names::default(),
+            types: HashSet::default(),
         }
+    }
+
+    /// Makes room for a graph of that size.
+    pub(crate) fn reserve(&mut self, values: usize, nodes: usize) {
+        self.values.reserve(values);
+        self.nodes.reserve(nodes);
     }
 
     pub fn value(&self, v: ValueId) -> &Value {
@@ -369,6 +420,27 @@ impl Graph {
 
     pub fn ty(&self, v: ValueId) -> &TensorType {
         &self.value(v).ty
+    }
+
+    /// The type as values share it.
+    pub fn shared_ty(&self, v: ValueId) -> Arc<TensorType> {
+        self.value(v).ty.clone()
+    }
+
+    /// The shared form of a type.
+    pub fn share(&mut self, ty: TensorType) -> Arc<TensorType> {
+        if let Some(known) = self.types.get(&ty) {
+            return known.clone();
+        }
+        let ty = Arc::new(ty);
+        self.types.insert(ty.clone());
+        ty
+    }
+
+    /// Promises strides for a value, or takes the promise back.
+    pub fn set_strides(&mut self, v: ValueId, strides: Option<Vec<Dim>>) {
+        let ty = self.share(TensorType { strides, ..self.ty(v).clone() });
+        self.values[v.0 as usize].ty = ty;
     }
 
     pub fn shape(&self, v: ValueId) -> &[Dim] {
@@ -413,9 +485,14 @@ impl Graph {
     }
 
     /// Adds an input tensor. A name already taken gets a number appended.
-    pub fn add_input(&mut self, name: &str, ty: TensorType, role: Role) -> ValueId {
+    pub fn add_input(&mut self, name: &str, ty: impl Into<Arc<TensorType>>, role: Role) -> ValueId {
+        let name = self.names.unique_of_next(&self.values, name.into());
+        self.push_input(name, ty.into(), role)
+    }
+
+    /// As [`Graph::add_input`], by a name that is known to be free.
+    pub(crate) fn push_input(&mut self, name: Arc<str>, ty: Arc<TensorType>, role: Role) -> ValueId {
         let value = ValueId(self.values.len() as u32);
-        let name = self.unique_name(name.into());
         self.values.push(Value { name, ty, def: Def::Input(self.inputs.len() as u32) });
         self.inputs.push(Input::Tensor { value, role });
         value
@@ -428,57 +505,79 @@ impl Graph {
 
     /// Appends a node. `results` gives name and type of each result, None where the operator returns nothing.
     /// An empty name gets one made from the value's number; a name already taken gets a number appended.
-    pub fn add_node(
+    pub fn add_node<T: Into<Arc<TensorType>>>(
         &mut self,
         op: Op,
         args: Vec<Arg>,
         kwargs: Vec<(Arc<str>, Arg)>,
-        results: Vec<Option<(Arc<str>, TensorType)>>,
+        results: Vec<Option<(Arc<str>, T)>>,
         loc: Option<Arc<str>>,
     ) -> NodeId {
-        let id = NodeId(self.nodes.len() as u32);
         let mut ids = Vec::with_capacity(results.len());
         for (i, r) in results.into_iter().enumerate() {
             ids.push(r.map(|(name, ty)| {
-                let v = ValueId(self.values.len() as u32);
-                let name = self.unique_name(name);
-                self.values.push(Value { name, ty, def: Def::Node(id, i as u32) });
-                v
+                let name = self.names.unique_of_next(&self.values, name);
+                self.push_result(i, name, ty.into())
             }));
         }
-        self.nodes.push(Node { op, args, kwargs, results: ids, loc });
-        id
+        self.push_node(Node { op, args, kwargs, results: ids, loc })
+    }
+
+    /// A result of the node that is appended next, by a name that is known to be free.
+    pub(crate) fn push_result(&mut self, position: usize, name: Arc<str>, ty: Arc<TensorType>) -> ValueId {
+        let v = ValueId(self.values.len() as u32);
+        let def = Def::Node(NodeId(self.nodes.len() as u32), position as u32);
+        self.values.push(Value { name, ty, def });
+        v
+    }
+
+    /// Appends a node whose results are there already.
+    pub(crate) fn push_node(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
     }
 
     /// Gives a value another name; one already taken gets a number appended.
     pub fn rename(&mut self, v: ValueId, name: &str) {
         if *self.value(v).name != *name {
-            let name = self.unique_name(name.into());
+            let name = self.names.unique(&self.values, name.into());
             self.values[v.0 as usize].name = name;
         }
     }
 
-    /// The name the next value gets: the wanted one when free. Nothing already in the graph is ever renamed.
-    fn unique_name(&mut self, wanted: Arc<str>) -> Arc<str> {
-        let id = self.values.len();
-        let base: Arc<str> = if wanted.is_empty() { format!("v{id}").into() } else { wanted };
-        let mut name = base.clone();
-        // The value's number makes the first attempt almost always free, so that n equal names cost n steps.
-        let mut suffix = id;
-        while !self.names.insert(name.clone()) {
-            name = format!("{base}_{suffix}").into();
-            suffix += 1;
-        }
-        name
+    /// Names that no value gets from now on, unless it is a copy of the value that has it in `of`.
+    pub(crate) fn reserve_names(&mut self, of: &Graph) {
+        self.names.reserve(of.values.iter());
+    }
+
+    /// Gives up the tables of names and types: a graph that is done rarely grows again, and then they are made anew.
+    pub(crate) fn forget_tables(&mut self) {
+        self.names = Names::default();
+        self.types = HashSet::default();
+    }
+
+    /// The name that the next value would get.
+    pub(crate) fn free_name(&mut self, wanted: Arc<str>) -> Arc<str> {
+        self.names.unique_of_next(&self.values, wanted)
+    }
+
+    /// Where the graph ends now.
+    pub fn mark(&self) -> Mark {
+        Mark { values: self.values.len(), nodes: self.nodes.len() }
+    }
+
+    /// Takes away the nodes appended since; inputs may not have been.
+    pub fn rollback(&mut self, to: Mark) {
+        self.names.forget(&self.values, to.values);
+        self.values.truncate(to.values);
+        self.nodes.truncate(to.nodes);
     }
 
     /// How often each value is read, outputs counted.
     pub fn use_counts(&self) -> Vec<u32> {
         let mut uses = vec![0u32; self.values.len()];
         for n in &self.nodes {
-            for v in n.operands() {
-                uses[v.0 as usize] += 1;
-            }
+            n.for_each_operand(|v| uses[v.0 as usize] += 1);
         }
         for o in &self.outputs {
             if let Output::Value(v) = o {

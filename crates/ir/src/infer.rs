@@ -1,11 +1,12 @@
 //! The type rule of each prim.
 
 use crate::dim::Dim;
-use crate::dtype::DType;
+use crate::dtype::{DType, Device};
 use crate::graph::{Arg, TensorType};
 use crate::prim::{PrimKind, PrimOp};
 
-/// Result type of `op` on operands of the given types; the message says what is wrong otherwise.
+/// Result type of `op` on operands of the given types; the message says what is wrong otherwise. A result without
+/// operands is given on the CPU: where it is made is the graph's choice.
 pub fn infer(op: PrimOp, operands: &[&TensorType], attr: &dyn Fn(&str) -> Option<Arg>) -> Result<TensorType, String> {
     let rule = Rule { op, operands, attr };
     let arity_ok = match op.kind() {
@@ -38,6 +39,8 @@ pub fn infer(op: PrimOp, operands: &[&TensorType], attr: &dyn Fn(&str) -> Option
         }
     };
     ty.strides = None;
+    // A number on the CPU may stand beside tensors elsewhere.
+    ty.device = operands.iter().map(|t| t.device).find(|d| *d != Device::Cpu).unwrap_or_default();
     Ok(ty)
 }
 

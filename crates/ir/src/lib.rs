@@ -21,10 +21,13 @@ mod cursor;
 mod dim;
 mod dtype;
 mod graph;
+mod hash;
 mod infer;
+mod names;
 mod nearest;
 mod parse;
 mod prim;
+mod rebuild;
 mod text;
 mod verify;
 
@@ -33,11 +36,13 @@ pub use cursor::ParseError;
 pub use dim::{Atom, Dim, EvalError, Poly, Symbol, SymbolValues};
 pub use dtype::{DType, Device};
 pub use graph::{
-    Arg, Def, Graph, GraphKind, Input, Node, NodeId, Op, Output, Role, SymbolInfo, TensorType, Value, ValueId,
+    Arg, Def, Graph, GraphKind, Input, Mark, Node, NodeId, Op, Output, Role, SymbolInfo, TensorType, Value, ValueId,
     contiguous_strides,
 };
+pub use hash::{MixHash, MixHasher};
 pub use infer::{infer, shape as shape_text};
 pub use nearest::{did_you_mean, nearest};
 pub use prim::{PrimKind, PrimOp};
+pub use rebuild::{Missing, Rebuild, needed, output_values};
 pub use text::{float_text, quote};
 pub use verify::{VerifyError, verify};

@@ -7,8 +7,9 @@ use crate::cursor::{Cursor, Number, ParseError, Parsed};
 use crate::dim::Dim;
 use crate::dtype::{DType, Device};
 use crate::graph::{Arg, Graph, GraphKind, Input, Op, Output, Role, SymbolInfo, TensorType, ValueId};
+use crate::hash::MixHash;
 use crate::nearest::did_you_mean;
-use crate::prim::PrimOp;
+use crate::prim::{PrimOp, attribute_name};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -28,11 +29,12 @@ impl Graph {
         let mut parser = Parser {
             c: Cursor::new(text),
             graph: Graph::new("", GraphKind::Inference),
-            values: HashMap::new(),
+            values: HashMap::default(),
             symbols: HashMap::new(),
             depth: 0,
         };
         parser.graph()?;
+        parser.graph.forget_tables();
         Ok(parser.graph)
     }
 }
@@ -52,13 +54,13 @@ const MAX_TERMS: usize = 256;
 struct Parser<'t> {
     c: Cursor<'t>,
     graph: Graph,
-    values: HashMap<&'t str, ValueId>,
+    values: HashMap<&'t str, ValueId, MixHash>,
     symbols: HashMap<&'t str, Dim>,
     depth: usize,
 }
 
 /// A result left of `=`: where its name stands, the name and the type.
-type NamedType<'t> = (usize, &'t str, TensorType);
+type NamedType<'t> = (usize, &'t str, Arc<TensorType>);
 
 impl<'t> Parser<'t> {
     fn graph(&mut self) -> Parsed<()> {
@@ -181,7 +183,7 @@ impl<'t> Parser<'t> {
         let results = self.results()?;
         let op = self.op()?;
         self.c.expect(b'(')?;
-        let (mut args, mut kwargs, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut args, mut kwargs, mut seen) = (Vec::new(), Vec::new(), HashSet::<_, MixHash>::default());
         while !self.c.eat(b')') {
             if !(args.is_empty() && kwargs.is_empty()) {
                 if !self.c.eat(b',') {
@@ -198,7 +200,7 @@ impl<'t> Parser<'t> {
                     return Err(self.c.error(at, format!("keyword {name} is given twice")));
                 }
                 let value = self.arg()?;
-                kwargs.push((Arc::from(name), value));
+                kwargs.push((attribute_name(name), value));
             } else if kwargs.is_empty() {
                 args.push(self.arg()?);
             } else {
@@ -273,7 +275,8 @@ impl<'t> Parser<'t> {
     fn typed_name(&mut self) -> Parsed<NamedType<'t>> {
         let (at, name) = self.percent_name()?;
         self.c.expect(b':')?;
-        Ok((at, name, self.ty()?))
+        let ty = self.ty()?;
+        Ok((at, name, self.graph.share(ty)))
     }
 
     fn percent_name(&mut self) -> Parsed<(usize, &'t str)> {
@@ -387,7 +390,7 @@ impl<'t> Parser<'t> {
             items.push(self.arg()?);
         }
         self.depth -= 1;
-        Ok(Arg::List(items))
+        Ok(Arg::List(items.into()))
     }
 
     fn word_arg(&mut self) -> Parsed<Arg> {

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
 /// What family a prim belongs to; lowering and the interpreter dispatch on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,6 +170,15 @@ prims! {
     CumProd "cumprod" Scan "(x, dim=) -> same shape and dtype";
 }
 
+impl PrimOp {
+    /// The name with its `prim.` prefix, made once.
+    pub fn shared_name(self) -> Arc<str> {
+        static NAMES: LazyLock<Vec<Arc<str>>> =
+            LazyLock::new(|| PrimOp::ALL.iter().map(|p| p.to_string().into()).collect());
+        NAMES[self as usize].clone()
+    }
+}
+
 impl fmt::Display for PrimOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "prim.{}", self.name())
@@ -181,5 +191,38 @@ impl FromStr for PrimOp {
     fn from_str(s: &str) -> Result<Self, ()> {
         let name = s.strip_prefix("prim.").ok_or(())?;
         PrimOp::ALL.iter().copied().find(|p| p.name() == name).ok_or(())
+    }
+}
+
+/// The name of an attribute as nodes hold it. Those of the prims are made once.
+pub(crate) fn attribute_name(name: &str) -> Arc<str> {
+    static NAMES: LazyLock<[Arc<str>; ATTRIBUTES.len()]> = LazyLock::new(|| ATTRIBUTES.map(Arc::from));
+    match ATTRIBUTES.iter().position(|n| *n == name) {
+        Some(i) => NAMES[i].clone(),
+        None => name.into(),
+    }
+}
+
+/// Attributes of the prims, the most frequent ones first.
+const ATTRIBUTES: [&str; 13] =
+    ["shape", "dims", "value", "dtype", "dim", "perm", "size", "start", "end", "step", "low", "high", "count"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_names_are_those_printed() {
+        PrimOp::ALL.iter().for_each(|p| assert_eq!(*p.shared_name(), *p.to_string()));
+    }
+
+    #[test]
+    fn every_attribute_of_a_prim_is_listed() {
+        for p in PrimOp::ALL {
+            let arguments = p.signature().split(')').next().unwrap();
+            for (name, _) in arguments.split([' ', '(', ',']).filter_map(|word| word.split_once('=')) {
+                assert!(ATTRIBUTES.contains(&name), "{p}: {name}");
+            }
+        }
     }
 }

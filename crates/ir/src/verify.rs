@@ -8,6 +8,7 @@
 use crate::cursor::is_name_byte;
 use crate::dim::Dim;
 use crate::graph::{Arg, Def, Graph, GraphKind, Input, Node, NodeId, Op, Output, TensorType, ValueId};
+use crate::hash::MixHash;
 use crate::infer::infer;
 use crate::parse::is_reserved;
 use crate::prim::{PrimKind, PrimOp};
@@ -49,7 +50,7 @@ pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
     let mut v = Verifier {
         g: graph,
         symbols: HashSet::new(),
-        names: HashSet::new(),
+        names: HashSet::default(),
         defined: vec![false; graph.value_count()],
     };
     v.symbols().and_then(|()| v.inputs()).map_err(|(place, m)| v.error(place, m))?;
@@ -76,7 +77,7 @@ struct Verifier<'g> {
     g: &'g Graph,
     /// Declared size symbols.
     symbols: HashSet<&'g str>,
-    names: HashSet<&'g str>,
+    names: HashSet<&'g str, MixHash>,
     /// By value: its definition has been passed.
     defined: Vec<bool>,
 }

@@ -37,6 +37,24 @@ impl View {
         View { offset: Dim::ZERO, dims: shape.iter().zip(strides).map(part).collect() }
     }
 
+    /// Whether this is the dense view of that shape.
+    pub fn is_contiguous(&self, shape: &[Dim]) -> bool {
+        let mut stride = Dim::ONE;
+        self.offset.is_const(0)
+            && self.dims.len() == shape.len()
+            && self.dims.iter().zip(shape).rev().all(|(parts, n)| {
+                let dense = match parts.as_slice() {
+                    [] => n.is_const(1),
+                    [p] => p.size == *n && !n.is_const(1) && p.stride == stride && p.mask.is_none(),
+                    _ => false,
+                };
+                if !n.is_const(0) {
+                    stride = &stride * n;
+                }
+                dense
+            })
+    }
+
     pub fn has_masks(&self) -> bool {
         self.dims.iter().flatten().any(|p| p.mask.is_some())
     }
@@ -237,6 +255,21 @@ mod tests {
         let merged = heads.reshape(&dims(&[32, 128, 32])).unwrap();
         assert_eq!(merged.as_strided(), None, "batch and head are not contiguous with each other");
         assert_eq!(merged.reshape(&dims(&[4, 8, 128, 32])).unwrap(), heads);
+    }
+
+    #[test]
+    fn only_the_dense_view_is_contiguous() {
+        for shape in [dims(&[4, 1, 3]), dims(&[]), dims(&[2, 0, 5]), vec![Dim::sym("s"), Dim::from(8), Dim::sym("t")]] {
+            let dense = View::contiguous(&shape);
+            assert!(dense.is_contiguous(&shape), "{shape:?}");
+            assert!(!View { offset: Dim::ONE, ..dense.clone() }.is_contiguous(&shape));
+            assert!(!dense.is_contiguous(&[shape.clone(), dims(&[2])].concat()));
+        }
+        let x = View::contiguous(&dims(&[4, 4]));
+        assert!(!x.permute(&[1, 0]).is_contiguous(&dims(&[4, 4])));
+        assert!(!x.is_contiguous(&dims(&[4, 5])));
+        let padded = View::contiguous(&dims(&[2])).pad(&dims(&[0]), &dims(&[1])).unwrap();
+        assert!(!padded.is_contiguous(&dims(&[3])));
     }
 
     #[test]

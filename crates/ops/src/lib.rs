@@ -9,10 +9,12 @@
 //! assert!(permalloy_ops::lookup("aten.no_such_op.default").is_none());
 //! ```
 
+mod apply;
 mod decl;
 pub mod policy;
 pub mod rules;
 
+pub use apply::{RuleError, apply_rule, apply_rules};
 pub use decl::{Call, Cost, Decline, Effect, OpDecl, Rule, RuleResult};
 
 use std::collections::BTreeMap;

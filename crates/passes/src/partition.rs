@@ -7,10 +7,10 @@
 
 use crate::flow::{INFINITE, Network};
 use crate::memory;
-use crate::simplify::effect;
+use crate::simplify::{effect, must_run};
 use permalloy_ir::{
-    Arg, Dim, Graph, GraphKind, Input, Node, Op, Output, PrimKind, PrimOp, Role, Symbol, SymbolValues, TensorType,
-    ValueId,
+    Arg, Def, Dim, Graph, GraphKind, Input, Missing, Node, NodeId, Op, Output, PrimKind, PrimOp, Rebuild, Role, Symbol,
+    SymbolValues, TensorType, ValueId, needed, output_values,
 };
 use permalloy_ops::{Cost, Effect};
 use std::collections::BTreeSet;
@@ -43,6 +43,12 @@ impl fmt::Display for PartitionError {
 
 impl std::error::Error for PartitionError {}
 
+impl From<Missing> for PartitionError {
+    fn from(e: Missing) -> PartitionError {
+        PartitionError(e.to_string())
+    }
+}
+
 /// Cuts a joint graph. `known` says of a value name whether the caller can describe it; asked only for symbolic shapes.
 pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partition, PartitionError> {
     let GraphKind::Joint { forward_outputs } = joint.kind else {
@@ -55,49 +61,46 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
     let kept: Vec<Kept> = saved.iter().map(keep).collect();
     let saved_ints = symbols_of_backward(joint, &facts, &saved, forward_outputs);
 
-    let mut forward = Extract::new(joint, "forward", GraphKind::Forward);
-    for input in &joint.inputs {
-        match input {
-            Input::Tensor { role: Role::Tangent, .. } => {}
-            Input::Tensor { value, role } => forward.input(joint, *value, *role),
-            Input::Int(d) => forward.graph.add_int_input(d.clone()),
-        }
+    // An effect is on the side of the cut where its operands are, read or not.
+    let effects =
+        |id: NodeId, n: &Node, backward: bool| facts.backward_only[id.0 as usize] == backward && must_run(&n.op);
+
+    let mut forward = Rebuild::part_of(joint, &format!("{}_forward", joint.name), GraphKind::Forward);
+    for input in joint.inputs.iter().filter(|i| !is_tangent(i)) {
+        forward.input(input);
     }
-    let copies = forward.copies(joint, &kept)?;
-    let wanted: Vec<ValueId> =
-        values_of(&joint.outputs[..forward_outputs]).into_iter().chain(saved.iter().copied()).collect();
-    forward.nodes(joint, &wanted, |n| {
-        !facts.backward_only[n] && effect(&joint.node(permalloy_ir::NodeId(n as u32)).op) != Effect::Pure
-    })?;
+    let copies = save_copies(&mut forward, &kept)?;
+    let wanted = output_values(&joint.outputs[..forward_outputs]).chain(saved.iter().copied());
+    copy_needed(&mut forward, wanted, |id, n| effects(id, n, false))?;
     for o in &joint.outputs[..forward_outputs] {
         forward.output(o)?;
     }
     for (k, copy) in kept.iter().zip(copies) {
-        forward.keep(k, copy)?;
+        save(&mut forward, k, copy)?;
     }
     forward.graph.outputs.extend(saved_ints.iter().cloned().map(Output::Int));
 
-    let mut backward = Extract::new(joint, "backward", GraphKind::Backward);
+    let mut backward = Rebuild::part_of(joint, &format!("{}_backward", joint.name), GraphKind::Backward);
     for d in &saved_ints {
         backward.graph.add_int_input(d.clone());
     }
     for k in &kept {
-        backward.map[k.value.0 as usize] = Some(backward.graph.add_input(&k.name, k.ty.clone(), Role::Primal));
-    }
-    for input in &joint.inputs {
-        if let Input::Tensor { value, role: Role::Tangent } = input {
-            backward.input(joint, *value, Role::Tangent);
+        let input = backward.input_for(k.value, k.ty.clone(), Role::Primal);
+        if k.copy {
+            backward.reserve_names();
+            backward.graph.rename(input, &k.name);
         }
     }
-    let wanted = values_of(&joint.outputs[forward_outputs..]);
-    backward.nodes(joint, &wanted, |n| {
-        facts.backward_only[n] && effect(&joint.node(permalloy_ir::NodeId(n as u32)).op) != Effect::Pure
-    })?;
-    for o in &joint.outputs[forward_outputs..] {
+    for input in joint.inputs.iter().filter(|i| is_tangent(i)) {
+        backward.input(input);
+    }
+    let outputs = &joint.outputs[forward_outputs..];
+    copy_needed(&mut backward, output_values(outputs), |id, n| effects(id, n, true))?;
+    for o in outputs {
         backward.output(o)?;
     }
     let bytes = |k: &Kept| {
-        let alive = matches!(joint.value(k.value).def, permalloy_ir::Def::Input(_)) && !k.copy;
+        let alive = matches!(joint.value(k.value).def, Def::Input(_)) && !k.copy;
         if alive { 0 } else { size(joint.ty(k.value), &hints) }
     };
     Ok(Partition {
@@ -121,7 +124,7 @@ struct Kept {
 impl Kept {
     fn of(joint: &Graph, value: ValueId, facts: &Facts, hints: &SymbolValues) -> Kept {
         let copy = facts.overwritten[value.0 as usize];
-        let is_input = matches!(joint.value(value).def, permalloy_ir::Def::Input(_));
+        let is_input = matches!(joint.value(value).def, Def::Input(_));
         let (mut name, mut ty) = (joint.value(value).name.to_string(), joint.ty(value).clone());
         if copy {
             name.push_str(".before");
@@ -132,10 +135,6 @@ impl Kept {
         }
         Kept { value, name, ty, copy }
     }
-}
-
-fn values_of(outputs: &[Output]) -> Vec<ValueId> {
-    outputs.iter().filter_map(|o| if let Output::Value(v) = o { Some(*v) } else { None }).collect()
 }
 
 fn size(ty: &TensorType, hints: &SymbolValues) -> i64 {
@@ -166,19 +165,21 @@ impl Facts {
         }
         let mut backward_only = vec![false; joint.node_count()];
         for (id, n) in joint.nodes() {
-            if n.operands().iter().any(|v| tangent[v.0 as usize]) {
+            let mut reads = false;
+            n.for_each_operand(|v| reads |= tangent[v.0 as usize]);
+            if reads {
                 backward_only[id.0 as usize] = true;
                 n.results.iter().flatten().for_each(|r| tangent[r.0 as usize] = true);
             }
         }
-        for v in values_of(&joint.outputs[..forward_outputs]) {
+        for v in output_values(&joint.outputs[..forward_outputs]) {
             if tangent[v.0 as usize] {
                 return Err(PartitionError(format!("forward output %{} depends on a tangent", joint.value(v).name)));
             }
         }
         let mut needed = vec![false; joint.value_count()];
         let mut alive = vec![false; joint.value_count()];
-        for v in values_of(&joint.outputs[forward_outputs..]) {
+        for v in output_values(&joint.outputs[forward_outputs..]) {
             alive[v.0 as usize] = true;
             needed[v.0 as usize] = !tangent[v.0 as usize];
         }
@@ -186,15 +187,15 @@ impl Facts {
         for (id, n) in joint.nodes().rev() {
             let i = id.0 as usize;
             let read = n.results.iter().flatten().any(|r| alive[r.0 as usize]);
-            let must = backward_only[i] && effect(&n.op) != Effect::Pure;
+            let must = backward_only[i] && must_run(&n.op);
             if !read && !must {
                 continue;
             }
             in_backward[i] = true;
-            for v in n.operands() {
+            n.for_each_operand(|v| {
                 alive[v.0 as usize] = true;
                 needed[v.0 as usize] |= backward_only[i] && !tangent[v.0 as usize];
-            }
+            });
         }
         let recomputable = joint.nodes().map(|(_, n)| recomputable(n)).collect();
         let overwritten = overwritten(joint, &backward_only);
@@ -250,10 +251,14 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         let i = v.0 as usize;
         let (inside, outside) = (2 * i, 2 * i + 1);
         let node = match value.def {
-            permalloy_ir::Def::Node(n, _) => Some(n),
-            permalloy_ir::Def::Input(_) => None,
+            Def::Node(n, _) => Some(n),
+            Def::Input(_) => None,
         };
-        if node.is_some_and(|n| facts.backward_only[n.0 as usize]) || is_tangent(joint, v) {
+        let of_backward = match value.def {
+            Def::Node(n, _) => facts.backward_only[n.0 as usize],
+            Def::Input(i) => is_tangent(&joint.inputs[i as usize]),
+        };
+        if of_backward {
             continue;
         }
         used[i] = true;
@@ -275,9 +280,7 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
                     net.add_edge(source, inside, INFINITE);
                 }
                 // Running the node again needs all of its operands.
-                for o in joint.node(n).operands() {
-                    net.add_edge(2 * o.0 as usize + 1, inside, INFINITE);
-                }
+                joint.node(n).for_each_operand(|o| net.add_edge(2 * o.0 as usize + 1, inside, INFINITE));
             }
         }
         if facts.needed[i] {
@@ -292,11 +295,8 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         .collect()
 }
 
-fn is_tangent(joint: &Graph, v: ValueId) -> bool {
-    match joint.value(v).def {
-        permalloy_ir::Def::Input(i) => matches!(joint.inputs[i as usize], Input::Tensor { role: Role::Tangent, .. }),
-        permalloy_ir::Def::Node(..) => false,
-    }
+fn is_tangent(input: &Input) -> bool {
+    matches!(input, Input::Tensor { role: Role::Tangent, .. })
 }
 
 /// Every symbol that a type or an argument on the backward side mentions.
@@ -338,105 +338,44 @@ fn arg_symbols(a: &Arg, out: &mut Vec<Symbol>) {
     }
 }
 
-/// Copies a part of a graph.
-struct Extract {
-    graph: Graph,
-    map: Vec<Option<ValueId>>,
+/// Copies the nodes that `wanted` needs, stopping at values already there, and those that `must` names.
+fn copy_needed(
+    part: &mut Rebuild<'_>,
+    wanted: impl Iterator<Item = ValueId>,
+    must: impl Fn(NodeId, &Node) -> bool,
+) -> Result<(), Missing> {
+    let joint = part.old();
+    let take = needed(joint, wanted, |v| part.get(v).is_some(), must);
+    for (_, n) in joint.nodes().filter(|(id, _)| take[id.0 as usize]) {
+        part.copy(n)?;
+    }
+    Ok(())
 }
 
-impl Extract {
-    fn new(joint: &Graph, suffix: &str, kind: GraphKind) -> Extract {
-        let mut graph = Graph::new(&format!("{}_{suffix}", joint.name), kind);
-        graph.symbols = joint.symbols.clone();
-        Extract { graph, map: vec![None; joint.value_count()] }
-    }
-
-    fn input(&mut self, joint: &Graph, v: ValueId, role: Role) {
-        let value = joint.value(v);
-        self.map[v.0 as usize] = Some(self.graph.add_input(&value.name, value.ty.clone(), role));
-    }
-
-    /// Copies the nodes that `wanted` needs, stopping at values already there, and those that `must` names.
-    fn nodes(&mut self, joint: &Graph, wanted: &[ValueId], must: impl Fn(usize) -> bool) -> Result<(), PartitionError> {
-        let mut alive = vec![false; joint.value_count()];
-        wanted.iter().for_each(|v| alive[v.0 as usize] = true);
-        let mut take = vec![false; joint.node_count()];
-        for (id, n) in joint.nodes().rev() {
-            let needed = n.results.iter().flatten().any(|r| alive[r.0 as usize] && self.map[r.0 as usize].is_none());
-            if needed || must(id.0 as usize) {
-                take[id.0 as usize] = true;
-                n.operands().iter().for_each(|v| alive[v.0 as usize] = true);
-            }
+/// Copies of what lies in overwritten memory. Made before any other node, so that they come before the write.
+fn save_copies(forward: &mut Rebuild<'_>, kept: &[Kept]) -> Result<Vec<Option<ValueId>>, Missing> {
+    copy_needed(forward, kept.iter().filter(|k| k.copy).map(|k| k.value), |_, _| false)?;
+    let copy = |k: &Kept| {
+        if !k.copy {
+            return Ok(None);
         }
-        for (id, n) in joint.nodes().filter(|(id, _)| take[id.0 as usize]) {
-            let mut one = |v: ValueId| {
-                self.map[v.0 as usize].ok_or_else(|| {
-                    PartitionError(format!(
-                        "{} in the {} reads %{}, which is not there",
-                        n.op,
-                        self.graph.name,
-                        joint.value(v).name
-                    ))
-                })
-            };
-            let args = n.args.iter().map(|a| a.map_values(&mut one)).collect::<Result<Vec<_>, _>>()?;
-            let kwargs = n
-                .kwargs
-                .iter()
-                .map(|(k, a)| Ok((k.clone(), a.map_values(&mut one)?)))
-                .collect::<Result<Vec<_>, PartitionError>>()?;
-            let results =
-                n.results.iter().map(|r| r.map(|v| (joint.value(v).name.clone(), joint.ty(v).clone()))).collect();
-            let new = self.graph.add_node(n.op.clone(), args, kwargs, results, n.loc.clone());
-            let made = self.graph.node(new).results.clone();
-            for (old, new) in joint.node(id).results.iter().zip(made) {
-                if let Some(old) = old {
-                    // A saved result of a multi-result node stays what was saved.
-                    self.map[old.0 as usize] = self.map[old.0 as usize].or(new);
-                }
-            }
-        }
-        Ok(())
-    }
+        let v = forward.value(k.value)?;
+        let format = ("memory_format".into(), Arg::MemoryFormat("contiguous_format".into()));
+        let op = Op::External("aten.clone.default".into());
+        forward.reserve_names();
+        let result = Some((k.name.as_str().into(), k.ty.clone()));
+        let node = forward.graph.add_node(op, vec![Arg::Value(v)], vec![format], vec![result], None);
+        Ok(forward.graph.node(node).result())
+    };
+    kept.iter().map(copy).collect()
+}
 
-    /// Copies of what lies in overwritten memory. Made before any other node, so that they come before the write.
-    fn copies(&mut self, joint: &Graph, kept: &[Kept]) -> Result<Vec<Option<ValueId>>, PartitionError> {
-        let wanted: Vec<ValueId> = kept.iter().filter(|k| k.copy).map(|k| k.value).collect();
-        self.nodes(joint, &wanted, |_| false)?;
-        let mut copies = Vec::with_capacity(kept.len());
-        for k in kept {
-            let Some(v) = self.map[k.value.0 as usize].filter(|_| k.copy) else {
-                copies.push(None);
-                continue;
-            };
-            let format = ("memory_format".into(), Arg::MemoryFormat("contiguous_format".into()));
-            let op = Op::External("aten.clone.default".into());
-            let result = Some((k.name.as_str().into(), k.ty.clone()));
-            let node = self.graph.add_node(op, vec![Arg::Value(v)], vec![format], vec![result], None);
-            copies.push(self.graph.node(node).result());
-        }
-        Ok(copies)
+/// Adds a saved value, or the copy of it, to the outputs.
+fn save(forward: &mut Rebuild<'_>, k: &Kept, copy: Option<ValueId>) -> Result<(), Missing> {
+    let v = copy.map_or_else(|| forward.value(k.value), Ok)?;
+    if copy.is_none() && forward.graph.producer(v).is_some() {
+        forward.graph.set_strides(v, k.ty.strides.clone());
     }
-
-    /// Adds a saved value, or the copy of it, to the outputs.
-    fn keep(&mut self, k: &Kept, copy: Option<ValueId>) -> Result<(), PartitionError> {
-        let missing = || PartitionError(format!("%{} is to be saved, but not made", k.name));
-        let v = copy.or(self.map[k.value.0 as usize]).ok_or_else(missing)?;
-        if copy.is_none() && self.graph.producer(v).is_some() {
-            self.graph.value_mut(v).ty.strides = k.ty.strides.clone();
-        }
-        self.graph.outputs.push(Output::Value(v));
-        Ok(())
-    }
-
-    fn output(&mut self, o: &Output) -> Result<(), PartitionError> {
-        let o = match o {
-            Output::Value(v) => {
-                Output::Value(self.map[v.0 as usize].ok_or_else(|| PartitionError("an output is not made".into()))?)
-            }
-            other => other.clone(),
-        };
-        self.graph.outputs.push(o);
-        Ok(())
-    }
+    forward.graph.outputs.push(Output::Value(v));
+    Ok(())
 }

@@ -2,11 +2,10 @@
 
 use crate::memory::{output_roots, overlap, root};
 use crate::record::{Reason, Record, RouteTaken};
-use permalloy_ir::{Arg, Builder, Graph, Input, Node, Op, Output, TensorType, ValueId, did_you_mean};
+use permalloy_ir::{Arg, Graph, Node, Op, Output, Rebuild, TensorType, ValueId, did_you_mean};
 use permalloy_ops::policy::{Entry, Policy, Route};
-use permalloy_ops::{Call, OpDecl, Rule};
+use permalloy_ops::{OpDecl, Rule, RuleError, apply_rule};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What decides beside the operator table.
 #[derive(Clone, Debug)]
@@ -16,51 +15,39 @@ pub struct RouteOptions {
     pub overrides: Vec<Entry>,
 }
 
-/// A routed graph with its records, and the first name under which each value was known in the graph before.
+/// A routed graph, with one record for each operator of PyTorch's that was in it.
 #[derive(Clone, Debug)]
 pub struct Routed {
     pub graph: Graph,
     pub records: Vec<Record>,
 }
 
-/// Rewrites every operator by its route. Values keep the names they had where they still exist.
+/// Rewrites every operator of a verified graph by its route. Values keep the names they had where they still exist.
 pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
+    let mut new = Rebuild::of(graph);
+    new.reserve_names();
     let mut router = Router {
-        out: Graph::new(&graph.name, graph.kind),
-        map: vec![None; graph.value_count()],
-        named: vec![],
+        named: vec![true; new.graph.value_count()],
+        new,
         records: vec![],
         owns: output_roots(graph),
         owned: BTreeSet::new(),
     };
-    router.out.symbols = graph.symbols.clone();
-    for input in &graph.inputs {
-        match input {
-            Input::Int(d) => router.out.add_int_input(d.clone()),
-            Input::Tensor { value, role } => {
-                let old = graph.value(*value);
-                let new = router.out.add_input(&old.name, old.ty.clone(), *role);
-                router.bind(*value, new);
-            }
-        }
-    }
     for (_, node) in graph.nodes() {
         router.node(graph, node, options);
     }
-    router.out.outputs = graph
-        .outputs
-        .iter()
-        .map(|o| match o {
-            Output::Value(v) => Output::Value(router.output(graph, *v)),
-            other => other.clone(),
-        })
-        .collect();
-    Routed { graph: router.out, records: router.records }
+    for o in &graph.outputs {
+        if let Output::Value(v) = o {
+            router.keep_promise(*v);
+        }
+    }
+    Routed { graph: router.new.finish().expect(VERIFIED), records: router.records }
 }
 
-struct Router {
-    out: Graph,
-    map: Vec<Option<ValueId>>,
+const VERIFIED: &str = "a verified graph defines values before it uses them";
+
+struct Router<'g> {
+    new: Rebuild<'g>,
     /// Values of the new graph that carry a name of the old one.
     named: Vec<bool>,
     /// Values of the old graph that must have memory of their own.
@@ -70,35 +57,28 @@ struct Router {
     records: Vec<Record>,
 }
 
-impl Router {
+impl Router<'_> {
+    /// `new` stands for `old`, and has its name.
     fn bind(&mut self, old: ValueId, new: ValueId) {
-        self.map[old.0 as usize] = Some(new);
-        self.named.resize(self.out.value_count(), false);
+        self.new.bind(old, new);
+        self.named.resize(self.new.graph.value_count(), false);
         self.named[new.0 as usize] = true;
     }
 
-    fn get(&self, old: ValueId) -> ValueId {
-        self.map[old.0 as usize].expect("a verified graph defines values before it uses them")
-    }
-
-    /// An output keeps the strides it was promised with; a value that already has other promises gets a twin.
-    fn output(&mut self, graph: &Graph, old: ValueId) -> ValueId {
-        let new = self.get(old);
-        let promised = graph.ty(old).strides.clone();
-        if self.out.ty(new).strides == promised || self.out.producer(new).is_none() {
-            return new;
+    /// An output gets the strides it was promised with, unless it has others already.
+    fn keep_promise(&mut self, old: ValueId) {
+        let new = self.new.value(old).expect(VERIFIED);
+        let promised = &self.new.old().ty(old).strides;
+        let open = self.new.graph.ty(new).strides.is_none();
+        if promised.is_some() && open && self.new.graph.producer(new).is_some_and(|n| n.prim().is_some()) {
+            self.new.graph.set_strides(new, promised.clone());
         }
-        if self.out.ty(new).strides.is_none() && self.out.producer(new).is_some_and(|n| n.prim().is_some()) {
-            self.out.value_mut(new).ty.strides = promised;
-        }
-        new
     }
 
     fn node(&mut self, graph: &Graph, node: &Node, options: &RouteOptions) {
-        let mapped = self.mapped(node);
-        let types: Vec<Option<TensorType>> = node.results.iter().map(|r| r.map(|v| graph.ty(v).clone())).collect();
+        let moved = self.new.moved(node).expect(VERIFIED);
         let Op::External(name) = &node.op else {
-            self.keep(graph, node, mapped);
+            self.keep(node, moved);
             return;
         };
         let decl = permalloy_ops::lookup(name);
@@ -107,9 +87,12 @@ impl Router {
         let mut record =
             Record { op: name.clone(), loc: node.loc.clone(), route: RouteTaken::Native, reason, detail, alternatives };
         if let Some(rule) = rule {
-            let made = match overlapping_operand(graph, node) {
-                true => Err((Reason::Declined, "writes into a copy whose elements overlap".to_string())),
-                false => self.apply(rule, &mapped, &types),
+            let made = if overlapping_operand(graph, node) {
+                Err(RuleError::Declined("writes into a copy whose elements overlap".to_string()))
+            } else {
+                let types: Vec<Option<TensorType>> =
+                    node.results.iter().map(|r| r.map(|v| graph.ty(v).clone())).collect();
+                apply_rule(&mut self.new.graph, &moved, &types, rule)
             };
             match made {
                 Ok(values) => {
@@ -121,20 +104,23 @@ impl Router {
                                 record.detail =
                                     "its result is returned, and may not be one of its operands".to_string();
                             }
-                            self.rename(graph, *old, own);
+                            self.rename(*old, own);
                         }
                     }
                     self.records.push(record);
                     return;
                 }
-                Err((reason, detail)) => {
-                    record.reason = reason;
-                    record.detail = detail;
+                Err(e) => {
+                    record.reason = match e {
+                        RuleError::Declined(_) => Reason::Declined,
+                        RuleError::Failed(_) => Reason::Mismatch,
+                    };
+                    record.detail = e.message();
                 }
             }
         }
         self.records.push(record);
-        self.keep(graph, node, mapped);
+        self.keep(node, moved);
     }
 
     /// `new`, or a copy of it when a rule gave back an operand (or a view of one) for a result that an output shows and
@@ -143,36 +129,20 @@ impl Router {
         if !self.owns[old.0 as usize] {
             return new;
         }
-        let base = root(&self.out, new);
-        if self.out.producer(base).is_some() && !self.owned.contains(&base) {
+        let base = root(&self.new.graph, new);
+        if self.new.graph.producer(base).is_some() && !self.owned.contains(&base) {
             self.owned.insert(base);
             return new;
         }
-        let (op, ty) = (Op::External("aten.clone.default".into()), graph.ty(old).clone());
-        let name = graph.value(old).name.clone();
-        let copy = self.out.add_node(op, vec![Arg::Value(new)], vec![], vec![Some((name, ty))], node.loc.clone());
-        self.out.node(copy).result().unwrap_or(new)
+        let (op, result) = (Op::External("aten.clone.default".into()), ("".into(), graph.shared_ty(old)));
+        let copy = self.new.graph.add_node(op, vec![Arg::Value(new)], vec![], vec![Some(result)], node.loc.clone());
+        self.new.graph.node(copy).result().unwrap_or(new)
     }
 
-    fn mapped(&self, node: &Node) -> Node {
-        let mut one = |v: ValueId| Ok::<_, ()>(self.get(v));
-        let mut map = |a: &Arg| a.map_values(&mut one).unwrap_or(Arg::None);
-        Node {
-            op: node.op.clone(),
-            args: node.args.iter().map(&mut map).collect(),
-            kwargs: node.kwargs.iter().map(|(n, a)| (n.clone(), map(a))).collect(),
-            results: node.results.clone(),
-            loc: node.loc.clone(),
-        }
-    }
-
-    fn keep(&mut self, graph: &Graph, node: &Node, mapped: Node) {
-        let results =
-            node.results.iter().map(|r| r.map(|v| (graph.value(v).name.clone(), graph.ty(v).clone()))).collect();
-        let id = self.out.add_node(mapped.op, mapped.args, mapped.kwargs, results, mapped.loc);
-        let made = self.out.node(id).results.clone();
-        for (old, new) in node.results.iter().zip(made) {
-            if let (Some(old), Some(new)) = (old, new) {
+    fn keep(&mut self, node: &Node, moved: Node) {
+        let id = self.new.push(moved);
+        for (i, old) in node.results.iter().enumerate() {
+            if let (Some(old), Some(new)) = (old, self.new.graph.node(id).results[i]) {
                 if self.owns[old.0 as usize] {
                     self.owned.insert(new);
                 }
@@ -182,50 +152,12 @@ impl Router {
     }
 
     /// The rule's values become the results; a value made just now takes over the result's name.
-    fn rename(&mut self, graph: &Graph, old: ValueId, new: ValueId) {
-        self.named.resize(self.out.value_count(), false);
+    fn rename(&mut self, old: ValueId, new: ValueId) {
+        self.named.resize(self.new.graph.value_count(), false);
         if !self.named[new.0 as usize] {
-            self.out.value_mut(new).name = graph.value(old).name.clone();
+            self.new.take_name(old, new);
         }
         self.bind(old, new);
-    }
-
-    fn apply(
-        &mut self,
-        rule: &Rule,
-        node: &Node,
-        types: &[Option<TensorType>],
-    ) -> Result<Vec<Option<ValueId>>, (Reason, String)> {
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            let mut b = Builder::new(&mut self.out);
-            b.loc = node.loc.clone();
-            (rule.apply)(&mut Call { b: &mut b, node, results: types })
-        }));
-        let values = match made {
-            Ok(Ok(values)) => values,
-            Ok(Err(decline)) => return Err((Reason::Declined, decline.0)),
-            Err(panic) => return Err((Reason::Mismatch, format!("{} failed: {}", rule.name, panic_text(&panic)))),
-        };
-        if values.len() != types.len() {
-            return Err((
-                Reason::Mismatch,
-                format!("{} made {} results, {} promised", rule.name, values.len(), types.len()),
-            ));
-        }
-        for (v, ty) in values.iter().zip(types) {
-            let (Some(v), Some(ty)) = (v, ty) else {
-                if ty.is_some() {
-                    return Err((Reason::Mismatch, format!("{} made no value for a promised result", rule.name)));
-                }
-                continue;
-            };
-            let got = self.out.ty(*v);
-            if got.dtype != ty.dtype || got.shape != ty.shape {
-                let text = |t: &TensorType| format!("{}{}", t.dtype, permalloy_ir::shape_text(&t.shape));
-                return Err((Reason::Mismatch, format!("{} made {}, promised {}", rule.name, text(got), text(ty))));
-            }
-        }
-        Ok(values)
     }
 }
 
@@ -283,14 +215,6 @@ fn alternatives(decl: Option<&OpDecl>, taken: Option<&Rule>) -> Vec<String> {
         out.push("native".to_string());
     }
     out
-}
-
-fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_string()))
-        .unwrap_or_else(|| "panic".to_string())
 }
 
 /// The user's lines, pattern and route: `native`, `decompose` (the first rule), or a rule by name (`decompose:RULE` too).

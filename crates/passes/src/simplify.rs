@@ -1,74 +1,34 @@
 //! Cleaning after routing: equal nodes become one, views of views fold, what nobody reads goes.
 
 use crate::memory::output_roots;
-use permalloy_ir::{Arg, Graph, Input, Node, Op, Output, PrimOp, TensorType, ValueId, contiguous_strides};
+use permalloy_ir::{
+    Arg, Graph, MixHash, Node, NodeId, Op, PrimOp, Rebuild, TensorType, ValueId, contiguous_strides, needed,
+    output_values,
+};
 use permalloy_ops::Effect;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Applies common-subexpression elimination, view folding and dead-code elimination; one pass each way.
+/// Applies common-subexpression elimination, view folding and dead-code elimination to a verified graph; one pass each way.
 pub fn simplify(graph: &Graph) -> Graph {
-    let alive = alive(graph);
+    let alive = needed(graph, output_values(&graph.outputs), |_| false, |_, n| must_run(&n.op));
     let mut s = Simplify {
-        out: Graph::new(&graph.name, graph.kind),
-        map: vec![None; graph.value_count()],
+        new: Rebuild::of(graph),
         seen: HashMap::default(),
         owns: output_roots(graph),
         owned: BTreeSet::new(),
         returned: vec![false; graph.value_count()],
     };
-    for o in &graph.outputs {
-        if let Output::Value(v) = o {
-            s.returned[v.0 as usize] = true;
-        }
-    }
-    s.out.symbols = graph.symbols.clone();
-    for input in &graph.inputs {
-        match input {
-            Input::Int(d) => s.out.add_int_input(d.clone()),
-            Input::Tensor { value, role } => {
-                let old = graph.value(*value);
-                s.map[value.0 as usize] = Some(s.out.add_input(&old.name, old.ty.clone(), *role));
-            }
-        }
-    }
+    output_values(&graph.outputs).for_each(|v| s.returned[v.0 as usize] = true);
     for (id, node) in graph.nodes() {
         if alive[id.0 as usize] {
             s.node(graph, node);
         }
     }
-    s.out.outputs = graph
-        .outputs
-        .iter()
-        .map(|o| match o {
-            Output::Value(v) => Output::Value(s.get(*v)),
-            other => other.clone(),
-        })
-        .collect();
-    s.out
+    s.new.finish().expect(VERIFIED)
 }
 
-/// Nodes that an output or an effect needs.
-fn alive(graph: &Graph) -> Vec<bool> {
-    let mut value_alive = vec![false; graph.value_count()];
-    for o in &graph.outputs {
-        if let Output::Value(v) = o {
-            value_alive[v.0 as usize] = true;
-        }
-    }
-    let mut alive = vec![false; graph.node_count()];
-    for (id, node) in graph.nodes().rev() {
-        let needed = node.results.iter().flatten().any(|v| value_alive[v.0 as usize]) || must_run(&node.op);
-        if needed {
-            alive[id.0 as usize] = true;
-            for v in node.operands() {
-                value_alive[v.0 as usize] = true;
-            }
-        }
-    }
-    alive
-}
+const VERIFIED: &str = "a verified graph defines values before it uses them";
 
 /// Runs even if nobody reads its result.
 pub fn must_run(op: &Op) -> bool {
@@ -83,61 +43,51 @@ pub fn effect(op: &Op) -> Effect {
     }
 }
 
-/// A node and what it returns.
-type Made = (Node, Vec<Option<ValueId>>);
-
-struct Simplify {
-    out: Graph,
-    map: Vec<Option<ValueId>>,
+struct Simplify<'g> {
+    new: Rebuild<'g>,
     /// Values of the old graph that must have memory of their own, and what those made so far have become.
     owns: Vec<bool>,
     owned: BTreeSet<ValueId>,
-    /// Pure nodes made so far, by structure. Looked up only, never iterated.
-    seen: HashMap<u64, Vec<Made>, BuildHasherDefault<DefaultHasher>>,
+    /// The first of the pure nodes of each structure, by its hash.
+    seen: HashMap<u64, NodeId, MixHash>,
     /// Outputs of the given graph: their layout is promised, row-major where nothing else is said.
     returned: Vec<bool>,
 }
 
-impl Simplify {
-    fn get(&self, old: ValueId) -> ValueId {
-        self.map[old.0 as usize].expect("a verified graph defines values before it uses them")
-    }
-
+impl Simplify<'_> {
     fn node(&mut self, graph: &Graph, node: &Node) {
-        let mut one = |v: ValueId| Ok::<_, ()>(self.get(v));
-        let mut map = |a: &Arg| a.map_values(&mut one).unwrap_or(Arg::None);
-        let args: Vec<Arg> = node.args.iter().map(&mut map).collect();
-        let kwargs: Vec<(Arc<str>, Arg)> = node.kwargs.iter().map(|(n, a)| (n.clone(), map(a))).collect();
-        let mut new = Node { op: node.op.clone(), args, kwargs, results: vec![], loc: None };
-        if let Op::Prim(p) = node.op {
-            let result = node.result();
-            let same = result.and_then(|v| self.fold(p, &mut new, graph.ty(v)));
-            if let (Some(same), Some(v)) = (same, result)
-                && (!self.returned[v.0 as usize] || self.keeps_layout(same, graph.ty(v)))
+        let mut moved = self.new.moved(node).expect(VERIFIED);
+        if let (Some(p), Some(v)) = (node.prim(), node.result())
+            && let Some(same) = self.fold(p, &mut moved, graph.ty(v))
+            && (!self.returned[v.0 as usize] || self.keeps_layout(same, graph.ty(v)))
+        {
+            self.bind(v, same);
+            return;
+        }
+        if must_run(&node.op) {
+            self.keep(node, moved);
+            return;
+        }
+        let key = self.seen.hasher().hash_one(NodeKey(&moved));
+        // Two structures with one hash: the second goes without.
+        let equal = self.seen.get(&key).copied().filter(|n| same_node(self.new.graph.node(*n), &moved));
+        if let Some(equal) = equal {
+            // An output mask that differs shows in the arguments, so equal nodes have equal results.
+            let results = &self.new.graph.node(equal).results;
+            if results.len() == node.results.len()
+                && self.same_promises(graph, node, results)
+                && !self.shares(node, results)
             {
-                self.bind(node, &[Some(same)]);
+                for (i, old) in node.results.iter().enumerate() {
+                    if let (Some(old), Some(new)) = (old, self.new.graph.node(equal).results[i]) {
+                        self.bind(*old, new);
+                    }
+                }
                 return;
             }
         }
-        if effect(&node.op) != Effect::Pure {
-            let results = self.emit(graph, node, new);
-            self.bind(node, &results);
-            return;
-        }
-        let key = self.seen.hasher().hash_one(NodeKey(&new));
-        let found =
-            self.seen.get(&key).and_then(|c| c.iter().find(|(n, _)| same_node(n, &new)).map(|(_, r)| r.clone()));
-        // An output mask that differs shows in the arguments, so equal nodes have equal results.
-        let same = |r: &Vec<Option<ValueId>>| {
-            r.len() == node.results.len() && self.same_promises(graph, node, r) && !self.shares(node, r)
-        };
-        if let Some(results) = found.filter(same) {
-            self.bind(node, &results);
-            return;
-        }
-        let results = self.emit(graph, node, new.clone());
-        self.seen.entry(key).or_default().push((new, results.clone()));
-        self.bind(node, &results);
+        let id = self.keep(node, moved);
+        self.seen.entry(key).or_insert(id);
     }
 
     /// Two results that outputs show would become one.
@@ -149,38 +99,39 @@ impl Simplify {
 
     fn same_promises(&self, graph: &Graph, node: &Node, results: &[Option<ValueId>]) -> bool {
         node.results.iter().zip(results).all(|(a, b)| match (a, b) {
-            (Some(a), Some(b)) => graph.ty(*a).strides == self.out.ty(*b).strides,
+            (Some(a), Some(b)) => graph.ty(*a).strides == self.new.graph.ty(*b).strides,
             (a, b) => a.is_none() == b.is_none(),
         })
     }
 
-    fn emit(&mut self, graph: &Graph, node: &Node, new: Node) -> Vec<Option<ValueId>> {
-        let results =
-            node.results.iter().map(|r| r.map(|v| (graph.value(v).name.clone(), graph.ty(v).clone()))).collect();
-        let id = self.out.add_node(new.op, new.args, new.kwargs, results, node.loc.clone());
-        self.out.node(id).results.clone()
+    fn keep(&mut self, node: &Node, moved: Node) -> NodeId {
+        let id = self.new.push(moved);
+        for (i, old) in node.results.iter().enumerate() {
+            if let (Some(old), Some(new)) = (old, self.new.graph.node(id).results[i]) {
+                self.bind(*old, new);
+            }
+        }
+        id
     }
 
-    fn bind(&mut self, node: &Node, results: &[Option<ValueId>]) {
-        for (old, new) in node.results.iter().zip(results) {
-            if let Some(old) = old {
-                self.map[old.0 as usize] = *new;
-                self.owned.extend(new.filter(|_| self.owns[old.0 as usize]));
-            }
+    fn bind(&mut self, old: ValueId, new: ValueId) {
+        self.new.bind(old, new);
+        if self.owns[old.0 as usize] {
+            self.owned.insert(new);
         }
     }
 
     /// An existing value equal to the node's result, or None; may rewrite the node to read further up a chain of views.
     fn fold(&self, p: PrimOp, node: &mut Node, ty: &TensorType) -> Option<ValueId> {
         let x = node.operand(0)?;
-        let identity = self.out.shape(x) == ty.shape && self.out.dtype(x) == ty.dtype;
+        let identity = self.new.graph.shape(x) == ty.shape && self.new.graph.dtype(x) == ty.dtype;
         match p {
             PrimOp::Reshape | PrimOp::Expand if identity => return self.unpromised(x, ty),
             PrimOp::Cast if identity => return self.unpromised(x, ty),
             PrimOp::Reshape => {
                 if let Some(up) = self.operand_of(x, PrimOp::Reshape) {
                     node.args[0] = Arg::Value(up);
-                    if self.out.shape(up) == ty.shape {
+                    if self.new.graph.shape(up) == ty.shape {
                         return self.unpromised(up, ty);
                     }
                 }
@@ -191,10 +142,10 @@ impl Simplify {
                     return self.unpromised(x, ty);
                 }
                 if let Some(up) = self.operand_of(x, PrimOp::Permute) {
-                    let inner = self.out.producer(x)?.ints_attr("perm");
+                    let inner = self.new.graph.producer(x)?.ints_attr("perm");
                     let both: Vec<i64> = perm.iter().map(|p| inner[*p as usize]).collect();
                     node.args[0] = Arg::Value(up);
-                    node.kwargs = vec![("perm".into(), Arg::ints(both.iter().copied()))];
+                    node.kwargs[0].1 = Arg::ints(both.iter().copied());
                     if both.iter().copied().eq(0..both.len() as i64) {
                         return self.unpromised(up, ty);
                     }
@@ -212,17 +163,17 @@ impl Simplify {
 
     /// `x`, unless the result was promised strides that `x` was not.
     fn unpromised(&self, x: ValueId, ty: &TensorType) -> Option<ValueId> {
-        (ty.strides.is_none() || self.out.ty(x).strides == ty.strides).then_some(x)
+        (ty.strides.is_none() || self.new.graph.ty(x).strides == ty.strides).then_some(x)
     }
 
     /// An output that becomes `x` gets what it was promised. (A view of an input has the input's layout anyway.)
     fn keeps_layout(&self, x: ValueId, ty: &TensorType) -> bool {
         let dense = |t: &TensorType| t.strides.clone().unwrap_or_else(|| contiguous_strides(&t.shape));
-        self.out.producer(x).is_none() || dense(self.out.ty(x)) == dense(ty)
+        self.new.graph.producer(x).is_none() || dense(self.new.graph.ty(x)) == dense(ty)
     }
 
     fn operand_of(&self, x: ValueId, p: PrimOp) -> Option<ValueId> {
-        let n = self.out.producer(x)?;
+        let n = self.new.graph.producer(x)?;
         if n.prim() == Some(p) { n.operand(0) } else { None }
     }
 }
@@ -265,7 +216,7 @@ fn same_node(a: &Node, b: &Node) -> bool {
 fn same_arg(a: &Arg, b: &Arg) -> bool {
     match (a, b) {
         (Arg::Float(x), Arg::Float(y)) => x.to_bits() == y.to_bits(),
-        (Arg::List(x), Arg::List(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_arg(x, y)),
+        (Arg::List(x), Arg::List(y)) => x.len() == y.len() && x.iter().zip(y.iter()).all(|(x, y)| same_arg(x, y)),
         _ => a == b,
     }
 }

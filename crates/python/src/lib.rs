@@ -17,7 +17,7 @@ use std::fmt::Write;
 // Compiling makes many small short-lived objects; the C library's allocator spends a third of the time on them, and more
 // than its share on large graphs.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: permalloy_alloc::Mimalloc = permalloy_alloc::Mimalloc;
 
 /// A compiled joint graph: a forward and a backward.
 #[pyclass(frozen, module = "permalloy._core")]

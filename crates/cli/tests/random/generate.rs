@@ -330,7 +330,7 @@ impl Gen {
             if !views && prim && self.graph.ty(*v).strides.is_none() && self.rng.once_in(3) {
                 let shape = self.graph.shape(*v).to_vec();
                 let strides = self.permuted_strides(&shape);
-                self.graph.value_mut(*v).ty.strides = Some(strides);
+                self.graph.set_strides(*v, Some(strides));
             }
         }
     }

@@ -25,7 +25,7 @@ pub fn run_call(call: &str, ty: &str, inputs: &[Tensor], options: Options) -> Re
     if let Some(p) = node.prim() {
         let types: Vec<_> = node.operands().into_iter().map(|v| g.ty(v).clone()).collect();
         let inferred = infer(p, &types.iter().collect::<Vec<_>>(), &|name| node.kwarg(name).cloned()).expect(call);
-        g.value_mut(node.result().unwrap()).ty = inferred;
+        g.value_mut(node.result().unwrap()).ty = inferred.into();
     }
     let inputs: Vec<InputValue> = inputs.iter().cloned().map(InputValue::Tensor).collect();
     match run(&g, &inputs, options)?.remove(0) {

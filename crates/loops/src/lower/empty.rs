@@ -22,7 +22,7 @@ impl<'g> Lowering<'g> {
 
     pub(super) fn empty_value(&mut self, result: Val) {
         let buffer = self.dense_buffer(result, BufferKind::Intermediate);
-        let layout = View::contiguous(&self.infos[result].shape);
+        let (_, layout) = self.shapes.dense(&self.infos[result].shape);
         self.infos[result].home = Some(Home::Memory { buffer, layout, writers: vec![] });
     }
 }

@@ -71,19 +71,19 @@ impl<'g> Lowering<'g> {
         }
         let mut value = source;
         if self.infos[source].shape != shape {
-            value = self.add_val(source, shape.clone());
+            value = self.add_val(source, &shape);
             let info = self.infos[source].clone();
             let mut dims = info.view.dims.clone();
             dims.splice(0..0, std::iter::repeat_n(vec![], shape.len() - info.shape.len()));
             self.infos[value].base = info.base;
-            self.infos[value].view = View { offset: info.view.offset, dims }.expand(&shape);
+            self.infos[value].view = View { offset: info.view.offset.clone(), dims }.expand(&shape).into();
         }
         // Another view of the same input: written while it is read, elements would be read too late.
-        if self.infos[value].base == base && self.infos[value].view != View::contiguous(&shape) {
+        if self.infos[value].base == base && !self.infos[value].view.is_contiguous(&shape) {
             value = self.materialize_view(value)?;
         }
         // Always a group of its own: nothing that reads the old contents may come to depend on it.
-        let copy = self.add_val(target, shape.clone());
+        let copy = self.add_val(target, &shape);
         self.infos[copy].dtype = dtype;
         let from = self.infos[value].dtype;
         let kind = if from == dtype { WorkKind::Copy } else { WorkKind::Pointwise(PrimOp::Cast) };
@@ -92,7 +92,7 @@ impl<'g> Lowering<'g> {
         let work = Rc::new(work);
         let readers = self.readers.get(&base).cloned().unwrap_or_default();
         self.place_writer(&work, base, &readers, &at)?;
-        let unit = self.add_store(ExtraStore { val: copy, buffer, target: at })?;
+        let unit = self.add_store(ExtraStore { val: copy, buffer, target: (*at).clone() })?;
         for r in readers.into_iter().chain(writers) {
             self.units.add_dep(unit, r);
         }
@@ -104,7 +104,7 @@ impl<'g> Lowering<'g> {
             let r = r.0 as usize;
             self.new_contents.insert(r);
             self.infos[r].base = info.base;
-            self.infos[r].view = if info.base == target { View::contiguous(&info.shape) } else { info.view };
+            self.infos[r].view = if info.base == target { self.shapes.dense(&info.shape).1 } else { info.view };
         }
         Ok(())
     }

@@ -12,7 +12,9 @@ mod native;
 mod nodes;
 mod output;
 mod place;
+mod shapes;
 
+use self::shapes::{Shape, Shapes};
 use crate::domain::{Address, AxisId, DimAxes, Domain};
 use crate::kernel::*;
 use crate::units::{UnitId, Units};
@@ -77,7 +79,7 @@ enum Home {
     /// In memory, laid out as `layout` says, complete once `writers` have run.
     Memory {
         buffer: BufferId,
-        layout: View,
+        layout: Rc<View>,
         writers: Vec<UnitId>,
     },
     /// Made by a group; in memory too once `buffer` is set, row-major.
@@ -97,10 +99,10 @@ struct Info {
     name: Arc<str>,
     dtype: DType,
     device: Device,
-    shape: Vec<Dim>,
+    shape: Shape,
     base: Val,
     /// Over the base's row-major order.
-    view: View,
+    view: Rc<View>,
     home: Option<Home>,
 }
 
@@ -174,7 +176,7 @@ enum Unit {
 struct Work {
     kind: WorkKind,
     /// Index space of the operands: the result's shape, or the operand's for a reduction.
-    space: Vec<Dim>,
+    space: Shape,
     operands: Vec<Val>,
     dtype: DType,
     result: Val,
@@ -189,7 +191,7 @@ enum WorkKind {
     Reduce(PrimOp, Vec<usize>),
     /// Operand 0 is read at operand 1 times `stride`; its own view over its memory is given.
     LoadAt {
-        view: View,
+        view: Rc<View>,
         stride: Dim,
         size: Dim,
     },
@@ -200,6 +202,7 @@ struct Lowering<'g> {
     limits: Limits,
     hints: SymbolValues,
     infos: Vec<Info>,
+    shapes: Shapes,
     buffers: Vec<Buffer>,
     inputs: Vec<ProgramInput>,
     units: Units,
@@ -225,6 +228,7 @@ impl<'g> Lowering<'g> {
             limits,
             hints,
             infos: Vec::with_capacity(graph.value_count()),
+            shapes: Shapes::default(),
             buffers: Vec::new(),
             inputs: Vec::new(),
             units: Units::default(),
@@ -238,17 +242,9 @@ impl<'g> Lowering<'g> {
         };
         for (i, v) in graph.values() {
             let (ty, base) = (&v.ty, i.0 as usize);
-            let view = View::contiguous(&ty.shape);
-            let info = Info {
-                name: v.name.clone(),
-                dtype: ty.dtype,
-                device: ty.device,
-                shape: ty.shape.clone(),
-                base,
-                view,
-                home: None,
-            };
-            l.infos.push(info);
+            let (shape, view) = l.shapes.dense(&ty.shape);
+            let name = v.name.clone();
+            l.infos.push(Info { name, dtype: ty.dtype, device: ty.device, shape, base, view, home: None });
         }
         for (i, input) in graph.inputs.iter().enumerate() {
             match input {
@@ -258,7 +254,7 @@ impl<'g> Lowering<'g> {
                     let strides = ty.strides.clone().unwrap_or_else(|| contiguous_strides(&ty.shape));
                     let buffer =
                         l.add_buffer(&graph.value(*value).name, ty, strides.clone(), BufferKind::Input(i as u32));
-                    let layout = View::strided(&ty.shape, &strides);
+                    let layout = Rc::new(View::strided(&ty.shape, &strides));
                     l.infos[value.0 as usize].home = Some(Home::Memory { buffer, layout, writers: vec![] });
                     l.inputs.push(ProgramInput::Tensor { buffer, role: *role });
                 }
@@ -282,17 +278,17 @@ impl<'g> Lowering<'g> {
 
     fn dense_buffer(&mut self, val: Val, kind: BufferKind) -> BufferId {
         let info = &self.infos[val];
-        let ty = TensorType { dtype: info.dtype, shape: info.shape.clone(), strides: None, device: info.device };
+        let ty = TensorType { dtype: info.dtype, shape: info.shape.to_vec(), strides: None, device: info.device };
         let name = info.name.clone();
         self.add_buffer(&name, &ty, contiguous_strides(&ty.shape), kind)
     }
 
     /// A value that the graph does not have: a copy of `of`, or a part of one.
-    fn add_val(&mut self, of: Val, shape: Vec<Dim>) -> Val {
+    fn add_val(&mut self, of: Val, shape: &[Dim]) -> Val {
         let id = self.infos.len();
         let info = &self.infos[of];
         let name = format!("{}.copy", info.name).into();
-        let view = View::contiguous(&shape);
+        let (shape, view) = self.shapes.dense(shape);
         self.infos.push(Info { name, dtype: info.dtype, device: info.device, shape, base: id, view, home: None });
         id
     }

@@ -27,12 +27,12 @@ impl<'g> Lowering<'g> {
                 let ty = self.graph.ty(v);
                 let strides = self.promised(ty, |_| false);
                 let buffer = self.add_buffer(&self.graph.value(v).name, ty, strides.clone(), BufferKind::Native);
-                let layout = View::strided(&ty.shape, &strides);
+                let layout = Rc::new(View::strided(&ty.shape, &strides));
                 self.infos[v.0 as usize].home = Some(Home::Memory { buffer, layout, writers: vec![unit] });
                 buffer
             }));
         }
-        let op = node.op.to_string().into();
+        let op = node.op.shared_name();
         self.bodies.push(Unit::Native(Box::new(NativeCall { op, args, kwargs, results, loc: node.loc.clone() })));
         self.settle(unit)
     }
@@ -64,7 +64,7 @@ impl<'g> Lowering<'g> {
         let shape = self.infos[x].shape.clone();
         let strides = natural_strides(&shape, strides);
         let buffer = self.read(unit, x).ok_or_else(|| format!("%{} is not in memory", self.infos[x].name))?;
-        Ok(TensorRef { buffer, shape, strides, offset: view.offset })
+        Ok(TensorRef { buffer, shape: shape.to_vec(), strides, offset: view.offset.clone() })
     }
 
     pub(super) fn native_arg(&mut self, unit: UnitId, a: &Arg) -> Result<NativeArg, String> {
@@ -80,7 +80,7 @@ impl<'g> Lowering<'g> {
             Arg::MemoryFormat(s) => NativeArg::MemoryFormat(s.clone()),
             Arg::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
-                for i in items {
+                for i in items.iter() {
                     list.push(self.native_arg(unit, i)?);
                 }
                 NativeArg::List(list)

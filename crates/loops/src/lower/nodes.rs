@@ -58,7 +58,7 @@ impl<'g> Lowering<'g> {
         let shape = self.infos[result].shape.clone();
         let from = self.infos[x].clone();
         let kept = (0..from.view.dims.len()).filter(|d| !dims.contains(d)).map(|d| from.view.dims[d].clone()).collect();
-        let view = View { offset: from.view.offset, dims: kept };
+        let view = Rc::new(View { offset: from.view.offset.clone(), dims: kept });
         self.infos.push(Info { shape: shape.clone(), view, home: None, ..from });
         self.compute(WorkKind::Copy, shape, vec![self.infos.len() - 1], result, node)
     }
@@ -116,7 +116,7 @@ impl<'g> Lowering<'g> {
         }
         let view = view.ok_or_else(|| format!("{prim} of a dense value has no strided form"))?;
         self.infos[result].base = base;
-        self.infos[result].view = view;
+        self.infos[result].view = view.into();
         if self.new_contents.contains(&x) {
             self.new_contents.insert(result);
         }
@@ -126,7 +126,7 @@ impl<'g> Lowering<'g> {
     /// A dense copy of a (viewed) value, as a value of its own.
     pub(super) fn materialize_view(&mut self, x: Val) -> Result<Val, String> {
         let shape = self.infos[x].shape.clone();
-        let copy = self.add_val(x, shape.clone());
+        let copy = self.add_val(x, &shape);
         // `x` may come to stand for the copy: the copy reads what `x` is now.
         let mut source = self.infos[x].clone();
         source.home = None;
@@ -138,7 +138,7 @@ impl<'g> Lowering<'g> {
     pub(super) fn compute(
         &mut self,
         kind: WorkKind,
-        space: Vec<Dim>,
+        space: Shape,
         operands: Vec<Val>,
         result: Val,
         node: &'g Node,
@@ -172,7 +172,13 @@ impl<'g> Lowering<'g> {
                     view.dims.splice(d..=d, dims);
                     self.broadcast(index, d, &space)
                 };
-                self.compute(WorkKind::LoadAt { view, stride, size }, space, vec![base, index], result, node)
+                self.compute(
+                    WorkKind::LoadAt { view: view.into(), stride, size },
+                    space,
+                    vec![base, index],
+                    result,
+                    node,
+                )
             }
             _ => {
                 let size = node.kwarg("size").and_then(Arg::as_dim).ok_or("index_sum without a size")?;
@@ -192,23 +198,23 @@ impl<'g> Lowering<'g> {
         dims.extend(info.view.dims.iter().cloned());
         dims.extend(space[d + rank..].iter().map(repeated));
         let (base, view) = (info.base, View { offset: info.view.offset.clone(), dims });
-        let id = self.add_val(index, space.to_vec());
+        let id = self.add_val(index, space);
         self.infos[id].base = base;
-        self.infos[id].view = view;
+        self.infos[id].view = view.into();
         id
     }
 
     /// A value in memory, the same as `x`, of which dim `d` is one strided run, with its view over that memory.
     pub(super) fn in_memory_one_part(&mut self, x: Val, d: usize) -> Result<(Val, View), String> {
         let info = &self.infos[x];
-        let fits = |v: &View| v.dims[d].len() <= 1 && !v.dims[d].iter().any(|p| p.mask.is_some());
+        let fits = |v: &Rc<View>| v.dims[d].len() <= 1 && !v.dims[d].iter().any(|p| p.mask.is_some());
         if !self.is_inline(x)?
             && let Some(view) = self.memory_view(x, &info.view).filter(fits)
         {
-            return Ok((x, view));
+            return Ok((x, (*view).clone()));
         }
         let copy = self.materialize_view(x)?;
-        let view = self.infos[copy].view.clone();
+        let view = (*self.infos[copy].view).clone();
         Ok((copy, view))
     }
 
@@ -259,7 +265,7 @@ impl<'g> Lowering<'g> {
             fused: vec![fused(node)],
         };
         self.bodies.push(Unit::Scatter(Box::new(body)));
-        self.infos[result].home = Some(Home::Memory { buffer: out, layout: out_view, writers: vec![unit] });
+        self.infos[result].home = Some(Home::Memory { buffer: out, layout: out_view.into(), writers: vec![unit] });
         self.settle(unit)
     }
 
@@ -294,7 +300,7 @@ impl<'g> Lowering<'g> {
         }
         writers.sort_unstable();
         writers.dedup();
-        self.infos[result].home = Some(Home::Memory { buffer, layout: whole, writers });
+        self.infos[result].home = Some(Home::Memory { buffer, layout: whole.into(), writers });
         Ok(())
     }
 
@@ -302,7 +308,7 @@ impl<'g> Lowering<'g> {
     pub(super) fn store_into(
         &mut self,
         x: Val,
-        shape: Vec<Dim>,
+        shape: Shape,
         buffer: BufferId,
         target: View,
         node: &Node,
@@ -326,7 +332,7 @@ impl<'g> Lowering<'g> {
     pub(super) fn group_value(
         &mut self,
         x: Val,
-        shape: Vec<Dim>,
+        shape: Shape,
         node: &Node,
         beside: Option<UnitId>,
     ) -> Result<Val, String> {
@@ -334,7 +340,7 @@ impl<'g> Lowering<'g> {
         if info.base == x && matches!(info.home, Some(Home::Group { .. })) {
             return Ok(x);
         }
-        let copy = self.add_val(x, shape.clone());
+        let copy = self.add_val(x, &shape);
         let mut work = self.copy_work(x, copy, shape, fused(node));
         self.over_dense_bases(&mut work)?;
         let x = work.operands[0];
@@ -357,12 +363,12 @@ impl<'g> Lowering<'g> {
         Ok(copy)
     }
 
-    pub(super) fn place_copy(&mut self, x: Val, copy: Val, shape: Vec<Dim>, fused: Fused) -> Result<(), String> {
+    pub(super) fn place_copy(&mut self, x: Val, copy: Val, shape: Shape, fused: Fused) -> Result<(), String> {
         let work = self.copy_work(x, copy, shape, fused);
         self.place(work)
     }
 
-    pub(super) fn copy_work(&self, x: Val, copy: Val, space: Vec<Dim>, fused: Fused) -> Work {
+    pub(super) fn copy_work(&self, x: Val, copy: Val, space: Shape, fused: Fused) -> Work {
         Work { kind: WorkKind::Copy, space, operands: vec![x], dtype: self.infos[x].dtype, result: copy, fused }
     }
 }
@@ -373,7 +379,7 @@ pub(super) fn repeated(n: &Dim) -> Vec<Part> {
 
 /// What reports say of a node.
 pub(super) fn fused(node: &Node) -> Fused {
-    Fused { op: node.op.to_string().into(), loc: node.loc.clone() }
+    Fused { op: node.op.shared_name(), loc: node.loc.clone() }
 }
 
 /// What reports say of a copy that no node asked for.

@@ -6,18 +6,18 @@ use super::*;
 impl<'g> Lowering<'g> {
     pub(super) fn outputs(&mut self) -> Result<Vec<ProgramOutput>, String> {
         self.position = u32::MAX;
-        let mut done: Vec<(ValueId, ProgramOutput)> = Vec::new();
-        let mut taken: Vec<BufferId> = Vec::new();
+        let mut done: BTreeMap<ValueId, ProgramOutput> = BTreeMap::new();
+        let mut taken: BTreeSet<BufferId> = BTreeSet::new();
         let mut out = Vec::new();
         for o in &self.graph.outputs {
             out.push(match o {
                 Output::None => ProgramOutput::None,
                 Output::Int(d) => ProgramOutput::Int(d.clone()),
-                Output::Value(v) => match done.iter().find(|(x, _)| x == v) {
-                    Some((_, r)) => r.clone(),
+                Output::Value(v) => match done.get(v) {
+                    Some(r) => r.clone(),
                     None => {
                         let r = ProgramOutput::Tensor(self.output(*v, &mut taken)?);
-                        done.push((*v, r.clone()));
+                        done.insert(*v, r.clone());
                         r
                     }
                 },
@@ -27,7 +27,7 @@ impl<'g> Lowering<'g> {
     }
 
     /// Gives an output its own memory in the promised layout; aliases of inputs stay aliases outside of backward graphs.
-    pub(super) fn output(&mut self, v: ValueId, taken: &mut Vec<BufferId>) -> Result<TensorRef, String> {
+    pub(super) fn output(&mut self, v: ValueId, taken: &mut BTreeSet<BufferId>) -> Result<TensorRef, String> {
         let x = v.0 as usize;
         let info = self.infos[x].clone();
         let ty = self.graph.ty(v).clone();
@@ -36,10 +36,11 @@ impl<'g> Lowering<'g> {
             Home::Memory { buffer, .. } => {
                 let kind = self.buffers[buffer.0 as usize].kind;
                 let identity = info.base == x
-                    || info.view == View::contiguous(&self.infos[info.base].shape)
+                    || info.view.is_contiguous(&self.infos[info.base].shape)
                         && info.shape == self.infos[info.base].shape;
                 let backward = self.graph.kind == GraphKind::Backward;
-                let as_is = self.memory_view(x, &info.view).and_then(|m| self.strides(&m).map(|s| (m.offset, s)));
+                let as_is =
+                    self.memory_view(x, &info.view).and_then(|m| self.strides(&m).map(|s| (m.offset.clone(), s)));
                 if let (BufferKind::Input(_), Some((offset, strides))) = (kind, as_is.clone())
                     && (identity || !backward)
                 {
@@ -56,7 +57,7 @@ impl<'g> Lowering<'g> {
                     && same_strides(&ty.shape, &promised, &strides)
                     && !taken.contains(&buffer)
                 {
-                    taken.push(buffer);
+                    taken.insert(buffer);
                     if kind == BufferKind::Intermediate {
                         self.buffers[buffer.0 as usize].kind = BufferKind::Output;
                     }
@@ -68,7 +69,7 @@ impl<'g> Lowering<'g> {
                     && same_strides(&ty.shape, &promised, &strides)
                     && !taken.contains(&buffer)
                 {
-                    taken.push(buffer);
+                    taken.insert(buffer);
                     return Ok(TensorRef { buffer, shape: ty.shape, strides, offset: Dim::ZERO });
                 }
                 if kind == BufferKind::Intermediate
@@ -76,7 +77,7 @@ impl<'g> Lowering<'g> {
                     && same_strides(&ty.shape, &promised, &contiguous_strides(&ty.shape))
                     && !taken.contains(&buffer)
                 {
-                    taken.push(buffer);
+                    taken.insert(buffer);
                     self.buffers[buffer.0 as usize].kind = BufferKind::Output;
                     return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset: Dim::ZERO });
                 }
@@ -88,7 +89,7 @@ impl<'g> Lowering<'g> {
             {
                 let buffer = self.buffer_of(info.base).ok_or("an output has no buffer")?;
                 if !taken.contains(&buffer) {
-                    taken.push(buffer);
+                    taken.insert(buffer);
                     self.buffers[buffer.0 as usize].kind = BufferKind::Output;
                     return Ok(TensorRef { buffer, shape: ty.shape, strides: promised, offset: Dim::ZERO });
                 }
@@ -135,7 +136,7 @@ impl<'g> Lowering<'g> {
     fn shows_all(&self, x: Val) -> bool {
         let info = &self.infos[x];
         let parts = || info.view.dims.iter().flatten();
-        let base: Dim = Dim::product(&self.infos[info.base].shape);
+        let base: Dim = Dim::product(&*self.infos[info.base].shape);
         parts().all(|p| p.mask.is_none() && !p.stride.is_const(0)) && Dim::product(parts().map(|p| &p.size)) == base
     }
 
@@ -147,23 +148,23 @@ impl<'g> Lowering<'g> {
             return Ok(TensorRef { buffer, shape: ty.shape.clone(), strides: promised, offset: Dim::ZERO });
         }
         let stored = |d: usize| !promised[d].is_const(0) || ty.shape[d].is_const(1);
-        let shape: Vec<Dim> = (0..ty.rank()).map(|d| if stored(d) { ty.shape[d].clone() } else { Dim::ONE }).collect();
+        let shape: Shape = (0..ty.rank()).map(|d| if stored(d) { ty.shape[d].clone() } else { Dim::ONE }).collect();
         let mut source = x;
-        if shape != ty.shape {
+        if *shape != *ty.shape {
             let info = self.infos[x].clone();
-            source = self.add_val(x, shape.clone());
+            source = self.add_val(x, &shape);
             let dims = (0..ty.rank()).map(|d| if stored(d) { info.view.dims[d].clone() } else { vec![] }).collect();
             self.infos[source].base = info.base;
-            self.infos[source].view = View { offset: info.view.offset, dims };
+            self.infos[source].view = View { offset: info.view.offset.clone(), dims }.into();
         }
-        let sub = TensorType { dtype: ty.dtype, shape: shape.clone(), strides: None, device: ty.device };
+        let sub = TensorType { dtype: ty.dtype, shape: shape.to_vec(), strides: None, device: ty.device };
         let name = self.infos[x].name.clone();
         let buffer = self.add_buffer(&name, &sub, promised.clone(), BufferKind::Output);
         let target = View::strided(&shape, &promised);
         let val = if self.infos[source].base == source && matches!(self.infos[source].home, Some(Home::Group { .. })) {
             source
         } else {
-            let copy = self.add_val(source, shape.clone());
+            let copy = self.add_val(source, &shape);
             self.place_copy(source, copy, shape, super::nodes::copy_of_ours())?;
             copy
         };

@@ -57,7 +57,7 @@ impl<'g> Lowering<'g> {
         let misfit = || format!("{} does not fit a space of its own shape", work.fused.op);
         let mut plain = (**work).clone();
         for (k, x) in work.operands.iter().enumerate() {
-            let whole = self.infos[*x].view == View::contiguous(&self.infos[*x].shape);
+            let whole = self.infos[*x].view.is_contiguous(&self.infos[*x].shape);
             let indexed = matches!(work.kind, WorkKind::LoadAt { .. }) && k == 0;
             if !whole && !indexed && !matches!(work.kind, WorkKind::Copy) && !self.is_inline(*x)? {
                 plain.operands[k] = self.materialize_view(*x)?;
@@ -113,15 +113,19 @@ impl<'g> Lowering<'g> {
     }
 
     fn try_merging_into(&mut self, target: UnitId, others: &[UnitId], work: &Rc<Work>) -> bool {
-        let Unit::Group(before) = &self.bodies[target] else { return false };
-        let before = before.clone();
+        // The target before anything was moved into it.
+        let mut before: Option<Box<Group>> = None;
         let mut moved: Vec<(Val, Option<Home>)> = Vec::new();
         let mut merged = vec![target];
         for src in others {
             // What the target reads from memory cannot be made after it in the same body.
             let feeds = merged.iter().any(|m| self.units.depends(*m, *src));
             let apart = merged.iter().all(|m| !self.meet_in_memory(*m, *src));
-            if !feeds && apart && self.mergeable(&merged, *src) && self.replay(target, *src, &mut moved) {
+            if feeds || !apart || !self.mergeable(&merged, *src) {
+                continue;
+            }
+            if let Some(group) = self.replay(target, *src, &mut moved) {
+                before.get_or_insert(group);
                 merged.push(*src);
             }
         }
@@ -138,7 +142,9 @@ impl<'g> Lowering<'g> {
         for (val, home) in moved.into_iter().rev() {
             self.infos[val].home = home;
         }
-        self.bodies[target] = Unit::Group(before);
+        if let Some(before) = before {
+            self.bodies[target] = Unit::Group(before);
+        }
         false
     }
 
@@ -174,30 +180,35 @@ impl<'g> Lowering<'g> {
         !between(src, merged) && !merged.iter().any(|m| between(*m, &[src]))
     }
 
-    /// Fits everything that `src` does into `target`; on failure both are as before.
-    pub(super) fn replay(&mut self, target: UnitId, src: UnitId, moved: &mut Vec<(Val, Option<Home>)>) -> bool {
-        let (Unit::Group(from), Unit::Group(to)) = (&self.bodies[src], &self.bodies[target]) else { return false };
+    /// Fits everything that `src` does into `target` and gives what `target` was; on failure both are as before.
+    pub(super) fn replay(
+        &mut self,
+        target: UnitId,
+        src: UnitId,
+        moved: &mut Vec<(Val, Option<Home>)>,
+    ) -> Option<Box<Group>> {
+        let (Unit::Group(from), Unit::Group(to)) = (&self.bodies[src], &self.bodies[target]) else { return None };
         if from.slots.len() + to.slots.len() > self.limits.ops
             || from.reads.len() + to.reads.len() > self.limits.operands
         {
-            return false;
+            return None;
         }
         let works: Vec<Rc<Work>> = from.slots.iter().map(|s| s.work.clone()).collect();
         let (before, start) = (to.clone(), moved.len());
         for w in works {
-            let Unit::Group(g) = &self.bodies[target] else { return false };
+            let Unit::Group(g) = &self.bodies[target] else { return None };
             let mut domain = g.domain.clone();
             let Some(fit) = self.fit(target, &mut domain, &w) else {
                 for (val, home) in moved.drain(start..).rev() {
                     self.infos[val].home = home;
                 }
                 self.bodies[target] = Unit::Group(before);
-                return false;
+                return None;
             };
             moved.push((w.result, self.infos[w.result].home.clone()));
             self.commit(target, domain, fit, &w);
         }
-        true
+        Some(before)
     }
 
     pub(super) fn finish_merge(&mut self, target: UnitId, merged: &[UnitId]) {
@@ -306,14 +317,13 @@ impl<'g> Lowering<'g> {
         let open: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].is_none()).collect();
         let cols: Vec<AxisId> = g.cols.as_ref().map(|c| domain.resolve(c)).unwrap_or_default();
         let sizes: Vec<Dim> = open.iter().map(|d| work.space[*d].clone()).collect();
-        let mut whole = domain.clone();
-        let (cut, unused) = match whole.cut(&rest, &sizes) {
-            Some(cut) => {
-                *domain = whole;
-                (cut, vec![])
-            }
+        // Without columns there is but one way to cut, and a domain cut in vain is not used.
+        let before = if cols.is_empty() { None } else { Some(domain.clone()) };
+        let (cut, unused) = match domain.cut(&rest, &sizes) {
+            Some(cut) => (cut, vec![]),
             None => {
                 // A value of rows only: it does not vary over the columns.
+                *domain = before?;
                 let (inner, outer): (Vec<AxisId>, Vec<AxisId>) = rest.into_iter().partition(|a| cols.contains(a));
                 (domain.cut(&outer, &sizes)?, inner)
             }
@@ -356,15 +366,15 @@ impl<'g> Lowering<'g> {
     }
 
     /// `view` over the row-major order of `x`'s base, as a view over its memory.
-    pub(super) fn memory_view(&self, x: Val, view: &View) -> Option<View> {
+    pub(super) fn memory_view(&self, x: Val, view: &Rc<View>) -> Option<Rc<View>> {
         let base = self.infos[x].base;
         match self.infos[base].home.as_ref()? {
             Home::Group { .. } => Some(view.clone()),
             Home::Memory { layout, .. } => {
-                if *layout == View::contiguous(&self.infos[base].shape) {
+                if layout.is_contiguous(&self.infos[base].shape) {
                     return Some(view.clone());
                 }
-                relayout(view, &self.infos[base].shape, layout)
+                relayout(view, &self.infos[base].shape, layout).map(Rc::new)
             }
             _ => None,
         }

@@ -49,7 +49,7 @@ pub(crate) trait Term<'f, 'g>: Copy {
 
 impl<'g> Formula<'g> {
     pub fn new(b: &'g mut Builder<'_>) -> Formula<'g> {
-        Formula(RefCell::new(Builder { loc: b.loc.clone(), graph: b.graph }))
+        Formula(RefCell::new(b.reborrow()))
     }
 
     pub fn of<'f>(&'f self, id: ValueId) -> Expr<'f, 'g> {

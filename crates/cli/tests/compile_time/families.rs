@@ -1,21 +1,21 @@
-//! Own compile time grows with the graph, not faster: twice the nodes take about twice the time, in every shape of graph
-//! that has hurt compilers. Times are of the thread's own work, so that a busy machine changes little.
+//! Shapes of graph that have hurt compilers: deep, wide, shared, unrolled.
 
-#[path = "random/vjp.rs"]
+use permalloy_ir::{Arg, Builder, DType, Dim, Graph, GraphKind, PrimOp, Role, TensorType, ValueId, contiguous_strides};
+
+#[path = "../random/vjp.rs"]
 mod vjp;
 
-use permalloy_driver::{Options, compile_joint};
-use permalloy_ir::{Arg, Builder, DType, Dim, Graph, GraphKind, PrimOp, Role, TensorType, ValueId, contiguous_strides};
-use permalloy_passes::Timing;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+/// Builds a forward of about as many nodes in an empty graph; gives what it returns.
+pub type Family = fn(&mut Graph, usize) -> Vec<ValueId>;
 
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Growth that a doubling may have: n·log n is 2.15 at these sizes.
-const GROWTH: f64 = 2.3;
-/// Larger graphs miss the caches more often, on a busy machine above all; a quadratic pass doubles to 4.
-const SLACK: f64 = 0.6;
+/// A joint graph of about `nodes` nodes (not counting those that a pass adds).
+pub fn joint(family: Family, nodes: usize) -> Graph {
+    let mut graph = Graph::new("synthetic", GraphKind::Inference);
+    // The backward has somewhat more nodes than the forward.
+    let outputs = family(&mut graph, nodes * 2 / 5);
+    vjp::make_joint(&mut graph, &outputs);
+    graph
+}
 
 fn dims(shape: &[i64]) -> Vec<Dim> {
     shape.iter().map(|n| Dim::from(*n)).collect()
@@ -51,7 +51,7 @@ fn layer_norm(b: &mut Builder<'_>, x: ValueId, width: i64) -> ValueId {
 }
 
 /// Blocks of attention and a gated layer.
-fn transformer(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
+pub fn transformer(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
     let (tokens, heads, width) = (64, 4, 32);
     let mut x = input(g, "x", &[tokens, width]);
     let mut layer = 0;
@@ -89,7 +89,7 @@ fn transformer(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
 }
 
 /// Many small parameters, each with its own few operators, and one loss over all.
-fn wide(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
+pub fn wide(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
     let x = input(g, "x", &[16]);
     let mut outputs = Vec::new();
     let mut loss = None;
@@ -111,7 +111,7 @@ fn wide(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
 }
 
 /// Each value is made of the two before: inlined, it would be exponential.
-fn fibonacci(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
+pub fn fibonacci(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
     let (mut x, mut y) = (input(g, "x", &[16, 8]), input(g, "y", &[16, 8]));
     let mut b = Builder::new(g);
     while b.graph.node_count() < nodes {
@@ -123,7 +123,7 @@ fn fibonacci(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
 }
 
 /// A recurrent cell step after step, with weights shared by all and the states put together at the end.
-fn gru(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
+pub fn gru(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
     let (batch, width) = (4, 8);
     let steps = (nodes / 24).max(1) as i64;
     let x = input(g, "x", &[steps, batch, width]);
@@ -153,82 +153,4 @@ fn gru(g: &mut Graph, nodes: usize) -> Vec<ValueId> {
         states.push(b.reshape(h, &dims(&[1, batch, width])));
     }
     vec![b.concat(&states, 0)]
-}
-
-/// Time this thread has worked, where the system tells; else the clock.
-fn worked(start: Instant) -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = text.and_then(|t| t.split_whitespace().next()?.parse().ok());
-    nanos.map_or_else(|| start.elapsed(), Duration::from_nanos)
-}
-
-/// Best of three compiles of the joint graph; nodes and times.
-fn compile(family: fn(&mut Graph, usize) -> Vec<ValueId>, nodes: usize) -> (usize, f64, Timing) {
-    let mut graph = Graph::new("synthetic", GraphKind::Inference);
-    // The backward has somewhat more nodes than the forward.
-    let outputs = family(&mut graph, nodes * 2 / 5);
-    vjp::make_joint(&mut graph, &outputs);
-    let text = graph.to_string();
-    let start = Instant::now();
-    let best = (0..3).map(|_| {
-        let before = worked(start);
-        let compiled = compile_joint(&text, &Options::default()).expect("a legal graph compiles");
-        ((worked(start) - before).as_secs_f64() * 1e3, compiled.timing)
-    });
-    let (ms, timing) = best.min_by(|a, b| a.0.total_cmp(&b.0)).expect("three runs");
-    (graph.node_count(), ms, timing)
-}
-
-fn grows_linearly(name: &str, family: fn(&mut Graph, usize) -> Vec<ValueId>) {
-    // One after the other: they would push each other out of the caches.
-    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
-    let (nodes, _, _) = compile(family, 2_000);
-    assert!(nodes > 1_000, "{nodes}");
-    let (mut small, mut large) = (compile(family, 10_000), compile(family, 20_000));
-    let better = |old: &mut (usize, f64, Timing), new: (usize, f64, Timing)| {
-        if new.1 < old.1 {
-            *old = new;
-        }
-    };
-    let growth = |small: &(usize, f64, Timing), large: &(usize, f64, Timing)| {
-        large.1 / small.1 * 2.0 * small.0 as f64 / large.0 as f64
-    };
-    // A second look before noise counts as growth.
-    for _ in 0..4 {
-        if growth(&small, &large) > GROWTH {
-            better(&mut large, compile(family, 20_000));
-            better(&mut small, compile(family, 10_000));
-        }
-    }
-    let growth = growth(&small, &large);
-    let mut table = format!(
-        "{name}: {} nodes {:.0} ms, {} nodes {:.0} ms, growth {growth:.2}\n",
-        small.0, small.1, large.0, large.1
-    );
-    for ((pass, a), (_, b)) in small.2.passes().iter().zip(large.2.passes()) {
-        let (a, b) = (a.as_secs_f64() * 1e3, b.as_secs_f64() * 1e3);
-        table += &format!("  {pass:<10} {a:>8.1} {b:>8.1}  {:.2}\n", b / a);
-    }
-    println!("{table}");
-    assert!(growth <= GROWTH + SLACK, "compile time grows faster than the graph\n{table}");
-}
-
-#[test]
-fn transformers_compile_in_linear_time() {
-    grows_linearly("transformer", transformer);
-}
-
-#[test]
-fn wide_graphs_compile_in_linear_time() {
-    grows_linearly("wide", wide);
-}
-
-#[test]
-fn deep_shared_graphs_compile_in_linear_time() {
-    grows_linearly("fibonacci", fibonacci);
-}
-
-#[test]
-fn unrolled_recurrences_compile_in_linear_time() {
-    grows_linearly("gru", gru);
 }
