@@ -288,11 +288,22 @@ impl Fuser<'_> {
     /// Ends the run.
     fn flush(&mut self, out: &mut Vec<Micro>) {
         let (run, after) = (std::mem::take(&mut self.run), std::mem::take(&mut self.after));
-        self.fuse(&run, out);
-        out.extend(after.into_iter().map(|at| self.list[at].clone()));
+        let list = self.list;
+        let mut fused = Vec::new();
+        self.fuse(&run, &mut fused);
+        if fused.iter().any(|m| matches!(m.kind, Kind::Fused(_))) {
+            out.extend(fused);
+            out.extend(after.into_iter().map(|at| list[at].clone()));
+        } else {
+            // In the old order, since places are used again.
+            let mut all: Vec<usize> = run.into_iter().chain(after).collect();
+            all.sort_unstable();
+            out.extend(all.into_iter().map(|at| list[at].clone()));
+        }
     }
 
-    /// Emits the run as one micro-op, as several where it needs too many registers, or as it is where that is no gain.
+    /// Emits the run as one micro-op, as several where it needs too many registers, or as it is where that is no gain: then
+    /// results get places of their own, since what reads them may have to wait for the rest of the run.
     fn fuse(&mut self, run: &[usize], out: &mut Vec<Micro>) {
         let list = self.list;
         let slow = |m: &Micro| {
@@ -317,7 +328,11 @@ impl Fuser<'_> {
                 return;
             }
         }
-        out.extend(run.iter().map(|at| list[*at].clone()));
+        for m in run.iter().map(|at| &list[*at]) {
+            let movable = m.dst != usize::MAX && m.at.step == 0 && self.level == Level::Body && !self.recalled(m.dst);
+            let at = if movable { self.fresh(m) } else { m.at };
+            out.push(Micro { at, ..m.clone() });
+        }
     }
 
     /// Anything outside of the run reads the value.
