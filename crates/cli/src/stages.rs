@@ -9,7 +9,7 @@ use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
 use permalloy_ops::policy::Policy;
-use permalloy_passes::{RouteOptions, partition, route, simplify};
+use permalloy_passes::{RouteOptions, partition, rewrite, route, simplify};
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -32,6 +32,7 @@ pub const STAGES: &[Stage] = &[
         apply: decompose_all,
     },
     Stage { name: "route", doc: "give every operator its route on the CPU; prints the graph", apply: route_all },
+    Stage { name: "rewrite", doc: "apply the algebra of prims; prints the graph", apply: algebra },
     Stage {
         name: "simplify",
         doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
@@ -132,6 +133,14 @@ fn route_all(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
     let graph = route(work.graph()?, &RouteOptions { policy, overrides: vec![] }).graph;
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn algebra(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let graph = rewrite(work.graph()?);
     work.printed = graph.to_string();
     work.graph = Some(graph);
     Ok(())

@@ -8,7 +8,7 @@ use permalloy_ir::{Graph, GraphKind, ParseError, TensorType, contiguous_strides,
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::{Entry, Policy};
-use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Timing, partition, route, simplify};
+use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Timing, partition, rewrite, route, simplify};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -140,7 +140,9 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
     let routed = timing.pass("route", || route(&given, &RouteOptions { policy, overrides }));
     check("route", &routed.graph, options, timing)?;
-    let graph = timing.pass("simplify", || simplify(&routed.graph));
+    let graph = timing.pass("rewrite", || rewrite(&routed.graph));
+    check("rewrite", &graph, options, timing)?;
+    let graph = timing.pass("simplify", || simplify(&graph));
     check("simplify", &graph, options, timing)?;
     Ok((given, graph, routed.records))
 }

@@ -6,12 +6,14 @@ mod flow;
 mod memory;
 mod partition;
 mod record;
+mod rewrite;
 mod route;
 mod simplify;
 mod timing;
 
 pub use partition::{Partition, PartitionError, partition};
 pub use record::{Reason, Record, RouteTaken};
+pub use rewrite::rewrite;
 pub use route::{RouteOptions, Routed, parse_overrides, route};
 pub use simplify::simplify;
 pub use timing::Timing;
