@@ -9,6 +9,7 @@ mod record;
 mod rewrite;
 mod route;
 mod simplify;
+mod stored;
 mod timing;
 
 pub use partition::{Partition, PartitionError, partition};

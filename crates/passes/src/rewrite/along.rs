@@ -83,16 +83,22 @@ pub fn slice_of_repeated(b: &mut Builder<'_>, v: ValueId, d: usize) -> Option<Va
 }
 
 /// Whether every element of `v` is its index along dim `d`.
-pub fn counts(g: &Graph, v: ValueId, d: usize) -> bool {
-    let Some(node) = g.producer(v) else { return false };
-    match (node.prim(), node.operand(0)) {
-        (Some(PrimOp::Iota), _) => d == 0,
-        (Some(PrimOp::Expand), Some(x)) => g.shape(x)[d] == g.shape(v)[d] && counts(g, x, d),
-        (Some(PrimOp::Reshape), Some(x)) => same_dim(g.shape(x), g.shape(v), d).is_some_and(|e| counts(g, x, e)),
-        (Some(PrimOp::Permute), Some(x)) => counts(g, x, node.ints_attr("perm")[d] as usize),
-        (Some(PrimOp::Cast), Some(x)) => holds_indices(g.dtype(v), &g.shape(v)[d]) && counts(g, x, d),
-        _ => false,
+pub fn counts(g: &Graph, mut v: ValueId, mut d: usize) -> bool {
+    for _ in 0..BUDGET {
+        let Some(node) = g.producer(v) else { return false };
+        let Some(x) = node.operand(0) else { return node.prim() == Some(PrimOp::Iota) };
+        let (shape, from) = (g.shape(v), g.shape(x));
+        let up = match node.prim() {
+            Some(PrimOp::Expand) => (from[d] == shape[d]).then_some(d),
+            Some(PrimOp::Reshape) => same_dim(from, shape, d),
+            Some(PrimOp::Permute) => Some(node.ints_attr("perm")[d] as usize),
+            Some(PrimOp::Cast) => holds_indices(g.dtype(v), &shape[d]).then_some(d),
+            _ => None,
+        };
+        let Some(up) = up else { return false };
+        (v, d) = (x, up);
     }
+    false
 }
 
 /// Whether the dtype can say every index below `size`, and `size` itself.
@@ -101,15 +107,20 @@ pub fn holds_indices(dtype: DType, size: &Dim) -> bool {
 }
 
 /// Whether every element is zero (of either sign), or false.
-pub fn is_zero(g: &Graph, v: ValueId) -> bool {
-    let Some(node) = g.producer(v) else { return false };
-    match (node.prim(), node.operand(0)) {
-        (Some(PrimOp::Full), _) => match node.kwarg("value") {
-            Some(Arg::Bool(x)) => !x,
-            Some(x) => x.as_f64() == Some(0.0),
-            None => false,
-        },
-        (Some(PrimOp::Expand | PrimOp::Reshape | PrimOp::Permute), Some(x)) => is_zero(g, x),
-        _ => false,
+pub fn is_zero(g: &Graph, mut v: ValueId) -> bool {
+    for _ in 0..BUDGET {
+        let Some(node) = g.producer(v) else { return false };
+        match (node.prim(), node.operand(0)) {
+            (Some(PrimOp::Full), _) => {
+                return match node.kwarg("value") {
+                    Some(Arg::Bool(x)) => !x,
+                    Some(x) => x.as_f64() == Some(0.0),
+                    None => false,
+                };
+            }
+            (Some(PrimOp::Expand | PrimOp::Reshape | PrimOp::Permute), Some(x)) => v = x,
+            _ => return false,
+        }
     }
+    false
 }

@@ -4,6 +4,9 @@ use super::Site;
 use super::along::{BUDGET, counts, holds_indices, is_zero, repeats, same_dim, slice_of_repeated, with_one};
 use permalloy_ir::{Arg, Builder, DType, Dim, Graph, PrimOp, ValueId};
 
+/// How many conditions and casts are looked through.
+const MOST: usize = 8;
+
 /// `Σ_j (j = t & c ? v : 0) = 0 <= t < n & c ? v : 0` where neither t, c nor v vary over the n indices j; a mask cast to
 /// a number counts as a choice of 1. Exact but for the sign of a zero. A product with a cast mask is left alone: where
 /// the mask is 0, it makes NaN of what is not finite.
@@ -96,7 +99,7 @@ impl Chosen {
                 }
                 _ => break,
             }
-            if chosen.conditions.len() > 8 {
+            if chosen.conditions.len() > MOST || chosen.casts.len() > MOST {
                 return None;
             }
         }
@@ -105,13 +108,14 @@ impl Chosen {
     }
 }
 
-/// The conditions that `c` is the conjunction of.
+/// The conditions that `c` is the conjunction of, as far as they are few.
 fn conjuncts(g: &Graph, c: ValueId, out: &mut Vec<ValueId>) {
-    match g.producer(c) {
-        Some(n) if n.prim() == Some(PrimOp::And) && out.len() <= 8 => {
-            n.operands().into_iter().for_each(|x| conjuncts(g, x, out));
+    let mut open = vec![c];
+    while let Some(c) = open.pop() {
+        match g.producer(c) {
+            Some(n) if n.prim() == Some(PrimOp::And) && out.len() + open.len() < MOST => open.extend(n.operands()),
+            _ => out.push(c),
         }
-        _ => out.push(c),
     }
 }
 
