@@ -10,3 +10,5 @@ graph "later" inference {
   %m: f32[8, 8] = prim.mul(%x, %g)
   output %m
 }
+// expect:
+// 128 elements agree
