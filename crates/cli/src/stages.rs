@@ -9,7 +9,7 @@ use permalloy_interp::{Options, run};
 use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
-use permalloy_passes::{partition, simplify};
+use permalloy_passes::{algebra, partition, simplify};
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -36,6 +36,7 @@ pub const STAGES: &[Stage] = &[
         doc: "give every operator its route (`// options:` may override); prints the graph",
         apply: route_all,
     },
+    Stage { name: "algebra", doc: "apply the equations of prims; prints the graph", apply: algebraic },
     Stage {
         name: "simplify",
         doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
@@ -138,6 +139,14 @@ fn interpret(work: &mut Work<'_>) -> Result<(), String> {
 fn route_all(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let graph = permalloy_driver::routed(work.graph()?, &work.options).map_err(|e| e.to_string())?.graph;
+    work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn algebraic(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let graph = algebra(work.graph()?);
     work.printed = graph.to_string();
     work.graph = Some(graph);
     Ok(())

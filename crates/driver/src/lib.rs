@@ -11,7 +11,9 @@ use permalloy_ir::{Graph, GraphKind, MixHash, ParseError, TensorType, contiguous
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::Policy;
-use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Routed, Timing, partition, route, simplify};
+use permalloy_passes::{
+    Partition, PartitionError, Record, RouteOptions, Routed, Timing, algebra, partition, route, simplify,
+};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -148,8 +150,10 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
     let Routed { graph: routed, records } = timing.pass("route", || route(&given, &decide));
     check("route", &routed, options, timing)?;
-    let graph = timing.pass("simplify", || simplify(&routed));
+    let graph = timing.pass("algebra", || algebra(&routed));
     timing.pass("release", || drop(routed));
+    check("algebra", &graph, options, timing)?;
+    let graph = timing.pass("simplify", || simplify(&graph));
     check("simplify", &graph, options, timing)?;
     forbid::check(&records, &graph, &deny, options.strict).map_err(Error::Forbidden)?;
     Ok((given, graph, records))

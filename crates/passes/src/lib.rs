@@ -2,14 +2,17 @@
 //!
 //! No pass knows how a kernel is run or calls a native operator.
 
+mod algebra;
 mod flow;
 mod memory;
 mod partition;
 mod record;
 mod route;
 mod simplify;
+mod stored;
 mod timing;
 
+pub use algebra::algebra;
 pub use partition::{Partition, PartitionError, partition};
 pub use record::{Reason, Record, RouteTaken};
 pub use route::{RouteOptions, Routed, parse_overrides, route};

@@ -3,11 +3,13 @@
 //! What the backward needs from the forward is chosen as a minimum cut: saving a value costs its bytes, recomputing a
 //! cheap operator costs nothing (its operands must then be available in turn), and what is dear, drawn at random or
 //! ordered is never run twice. Saving a graph input costs almost nothing, since it is alive anyway; one that the forward
-//! overwrites, or a view of it, is saved as a copy taken before the write.
+//! overwrites, or a view of it, is saved as a copy taken before the write. A large value that the forward would store for
+//! this alone costs a little more than one that is in memory anyway.
 
 use crate::flow::{INFINITE, Network};
 use crate::memory;
 use crate::simplify::{effect, must_run};
+use crate::stored::stored_anyway;
 use permalloy_ir::{
     Arg, Def, Dim, Graph, GraphKind, Input, Missing, Node, NodeId, Op, Output, PrimKind, PrimOp, Rebuild, Role, Symbol,
     SymbolValues, TensorType, ValueId, needed, output_values,
@@ -153,6 +155,8 @@ struct Facts {
     in_backward: Vec<bool>,
     /// Value lies in the memory of an input that the forward writes to.
     overwritten: Vec<bool>,
+    /// Value is in memory after the forward whether or not it is saved.
+    stored: Vec<bool>,
 }
 
 impl Facts {
@@ -199,7 +203,8 @@ impl Facts {
         }
         let recomputable = joint.nodes().map(|(_, n)| recomputable(n)).collect();
         let overwritten = overwritten(joint, &backward_only);
-        Ok(Facts { backward_only, needed, recomputable, in_backward, overwritten })
+        let stored = stored_anyway(joint, forward_outputs, |n| !backward_only[n.0 as usize]);
+        Ok(Facts { backward_only, needed, recomputable, in_backward, overwritten, stored })
     }
 }
 
@@ -269,7 +274,8 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
             None => 1,
             // A view saved is a view copied: its bytes are written twice, so its base is preferred up to twice its size.
             Some(_) if view => 3 + 2 * size(&value.ty, hints) as u64,
-            Some(_) => 2 + size(&value.ty, hints) as u64,
+            Some(_) if facts.stored[i] => 2 + size(&value.ty, hints) as u64,
+            Some(_) => 2 + with_its_store(size(&value.ty, hints)) as u64,
         };
         let free = joint.producer(v).is_some_and(|n| n.prim().is_some_and(|p| p.kind() == PrimKind::Source));
         net.add_edge(inside, outside, if describable && !free { cost } else { INFINITE });
@@ -293,6 +299,13 @@ fn choose_saved(joint: &Graph, facts: &Facts, hints: &SymbolValues, known: &dyn 
         .map(|(v, _)| v)
         .filter(|v| used[v.0 as usize] && side[2 * v.0 as usize] && !side[2 * v.0 as usize + 1])
         .collect()
+}
+
+/// The cost of a value that the forward would store for the backward alone: of two large values of about one size, one
+/// that is in memory anyway is kept.
+fn with_its_store(bytes: i64) -> i64 {
+    const LARGE: i64 = 64 << 10;
+    if bytes < LARGE { bytes } else { bytes + bytes / 16 }
 }
 
 fn is_tangent(input: &Input) -> bool {

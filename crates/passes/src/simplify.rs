@@ -28,7 +28,7 @@ pub fn simplify(graph: &Graph) -> Graph {
     s.new.finish().expect(VERIFIED)
 }
 
-const VERIFIED: &str = "a verified graph defines values before it uses them";
+pub(crate) const VERIFIED: &str = "a verified graph defines values before it uses them";
 
 /// Runs even if nobody reads its result.
 pub fn must_run(op: &Op) -> bool {

@@ -1,5 +1,5 @@
-// Groups are not merged when one stores a piece that the other reads from memory.
 // A store that waits for the end of a run must not find its register used again when the run stays unfused.
+// run: verify | compare
 graph "random" inference {
   input %v21: bf16[2, 1, 4]
   input %v19: bf16[2, 1, 4]
@@ -11,3 +11,5 @@ graph "random" inference {
   output %v22
   output %v23
 }
+// expect:
+// 16 elements agree

@@ -119,7 +119,8 @@ impl<'g> Lowering<'g> {
         at: &View,
     ) -> Result<(), String> {
         if let Some(Home::Group { unit, .. }) = self.infos[self.infos[work.operands[0]].base].home.clone() {
-            let others_free = readers.iter().all(|r| *r == unit || !self.units.depends(*r, unit));
+            // A reader may have become part of this very group since.
+            let others_free = readers.iter().all(|r| self.units.find(*r) == unit || !self.units.depends(*r, unit));
             if others_free && self.reads_only_at(unit, target, at, &work.space) && self.try_join(unit, work) {
                 return Ok(());
             }
