@@ -29,7 +29,9 @@ const TASK: usize = 128 * 1024;
 const MOST_TASKS: usize = 256;
 const MOST_SPLITS: usize = 64;
 /// Rows summed in the class before they are added to the totals.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
+/// Rows that are worth a split of their own.
+const SPLIT_ROWS: usize = 32;
 /// Columns of a reduction over rows that one task handles.
 const RANGE: usize = 4096;
 
@@ -217,8 +219,8 @@ fn cut(layout: &Layout, program: &Program) -> Cut {
         let row_blocks = rows.div_ceil(layout.row_block);
         if folds_rows {
             ranges = cols.div_ceil(RANGE.max(layout.col_block));
-            if ranges * batches * (rows / BLOCK).max(1) < tasks {
-                ranges = (tasks / (batches * (rows / BLOCK).max(1))).clamp(1, chunks);
+            if ranges * batches * (rows / SPLIT_ROWS).max(1) < tasks {
+                ranges = (tasks / (batches * (rows / SPLIT_ROWS).max(1))).clamp(1, chunks);
             }
         } else if row_blocks < tasks {
             ranges = (tasks / row_blocks).clamp(1, chunks);
@@ -232,7 +234,7 @@ fn cut(layout: &Layout, program: &Program) -> Cut {
     let groups = batches.div_ceil(batches_per_group);
     // With several batches in a task none of them is split.
     let splits = if batches_per_group > 1 { 1 } else { (tasks / (ranges * groups)).max(1) };
-    let splits = if folds_rows { splits.min((rows / BLOCK).max(1)) } else { splits };
+    let splits = if folds_rows { splits.min((rows / SPLIT_ROWS).max(1)) } else { splits };
     let rows_per_split = rows.div_ceil(splits).div_ceil(layout.row_block) * layout.row_block;
     let splits = rows.div_ceil(rows_per_split).max(1);
     Cut { groups, batches_per_group, splits, rows_per_split, ranges, cols_per_range }

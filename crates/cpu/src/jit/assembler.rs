@@ -75,6 +75,10 @@ pub(super) const ADD_I64: Opcode = op(1, 1, 0xd4).wide();
 pub(super) const SUB_I64: Opcode = op(1, 1, 0xfb).wide();
 /// dst = mask ? src2 : src1.
 pub(super) const BLEND: Opcode = op(2, 1, 0x65);
+/// Quarters of src1 and of src2 in the order that the immediate says.
+pub(super) const SHUFFLE_QUARTERS: Opcode = op(3, 1, 0x23);
+/// Lanes of each quarter in the order that the immediate says.
+pub(super) const SHUFFLE_LANES: Opcode = op(3, 1, 0x04);
 /// Sixteen bytes.
 pub(super) const LOAD_BYTES: Opcode = op(1, 3, 0x6f).xmm();
 pub(super) const STORE_BYTES: Opcode = op(1, 3, 0x7f).xmm();

@@ -197,7 +197,7 @@ impl<'a> Emitter<'a> {
             self.a.jump_if(When::AboveOrEqual, tail);
             for (k, (join, p)) in folds.iter().enumerate() {
                 if *join == Join::Sum {
-                    self.leave(k, *join, *p)?;
+                    self.leave(k, *join, *p, false)?;
                     self.start(k, *join);
                 }
             }
@@ -214,7 +214,7 @@ impl<'a> Emitter<'a> {
         self.a.bind(end);
 
         for (k, (join, p)) in folds.into_iter().enumerate() {
-            self.leave(k, join, p)?;
+            self.leave(k, join, p, true)?;
         }
         let arguments = self.pointers.len();
         for p in 0..arguments {
@@ -239,17 +239,33 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Joins the accumulators of a fold and leaves them in its argument; sums are added to what is there.
-    fn leave(&mut self, fold: usize, join: Join, argument: usize) -> Result<(), Full> {
+    /// Joins the accumulators of a fold and leaves sixteen lanes in its argument; sums are added to what is there. After the
+    /// `last` lanes of a row each lane is the result.
+    fn leave(&mut self, fold: usize, join: Join, argument: usize, last: bool) -> Result<(), Full> {
         let registers = self.accumulators[fold].clone();
+        let total = registers[0];
         for r in &registers[1..] {
-            self.join(join, registers[0], *r, Lanes::All)?;
+            self.join(join, total, *r, Lanes::All)?;
         }
         self.a.argument(R8, argument);
         if join == Join::Sum {
-            self.a.vector(ADD, registers[0], registers[0], AT_R8, Lanes::All, None);
+            self.a.vector(ADD, total, total, AT_R8, Lanes::All, None);
         }
-        self.a.vector(STORE, registers[0], 0, AT_R8, Lanes::All, None);
+        if last {
+            let other = self.take()?;
+            let from = Operand::Register(total);
+            for (op, src1, order) in [
+                (SHUFFLE_QUARTERS, total, 0x4e),
+                (SHUFFLE_QUARTERS, total, 0xb1),
+                (SHUFFLE_LANES, 0, 0x4e),
+                (SHUFFLE_LANES, 0, 0xb1),
+            ] {
+                self.a.vector(op, other, src1, from, Lanes::All, Some(order));
+                self.join(join, total, other, Lanes::All)?;
+            }
+            self.give(other);
+        }
+        self.a.vector(STORE, total, 0, AT_R8, Lanes::All, None);
         Ok(())
     }
 

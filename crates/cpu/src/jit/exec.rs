@@ -2,19 +2,11 @@
 
 use super::{Argument, Fused};
 use crate::access::Span;
-use crate::class::Class;
 use crate::exec::Worker;
-use crate::fold::{self, Join};
+use crate::fold::Join;
 
 /// Bytes of sixteen lanes.
 pub(super) const LANES: usize = 64;
-
-/// The lanes as one value, in a fixed order.
-fn joined(lanes: [f32; 16], join: impl Fn(f32, f32) -> f32) -> f32 {
-    let eight: [f32; 8] = std::array::from_fn(|i| join(lanes[i], lanes[i + 8]));
-    let four: [f32; 4] = std::array::from_fn(|i| join(eight[i], eight[i + 4]));
-    join(join(four[0], four[2]), join(four[1], four[3]))
-}
 
 impl Worker<'_> {
     /// Runs a fused micro-op.
@@ -77,32 +69,31 @@ impl Worker<'_> {
                 for (k, (acc, join)) in f.sums.iter().enumerate() {
                     let lanes = self.register(f.lanes + k * no * LANES).cast::<[f32; 16]>();
                     let total = self.register(self.program.col_accs[*acc].value_at);
-                    self.join_lanes(*join, std::slice::from_raw_parts(lanes, rows), total);
+                    self.join_rows(*join, std::slice::from_raw_parts(lanes, rows), total);
                 }
             }
         }
         (self.pointers, self.steps) = (pointers, steps);
     }
 
-    /// Joins the lanes of each row into the row's accumulator.
+    /// Joins what the fused code found for each row, the same in all lanes, into the row's accumulator.
     ///
     /// # Safety
     /// `total` holds an accumulator for each row: f64 for sums, otherwise f32.
-    unsafe fn join_lanes(&self, join: Join, rows: &[[f32; 16]], total: *mut u8) {
-        for (row, lanes) in rows.iter().enumerate() {
+    unsafe fn join_rows(&self, join: Join, rows: &[[f32; 16]], total: *mut u8) {
+        for (row, [found, ..]) in rows.iter().enumerate() {
             // SAFETY: by the contract.
             unsafe {
                 if join == Join::Sum {
                     let total = total.cast::<f64>().add(row);
-                    total.write(total.read() + f64::from(joined(*lanes, |a, b| a + b)));
-                    continue;
+                    total.write(total.read() + f64::from(*found));
+                } else {
+                    let total = total.cast::<f32>().add(row);
+                    let so_far = total.read();
+                    let better = if join == Join::Max { *found > so_far } else { *found < so_far };
+                    // NaN wins.
+                    total.write(if better || found.is_nan() { *found } else { so_far });
                 }
-                // NaN wins.
-                let top = match join {
-                    Join::Max => joined(*lanes, |a, b| if a > b || a.is_nan() { a } else { b }),
-                    _ => joined(*lanes, |a, b| if a < b || a.is_nan() { a } else { b }),
-                };
-                fold::merge(self.level, Class::F32, join, total.add(row * 4), std::ptr::from_ref(&top).cast(), 1);
             }
         }
     }
