@@ -80,6 +80,7 @@ class Options:
     target: str
     strict: bool
     routes: list[tuple[str, str]]
+    rewrites: list[tuple[str, str]]
     deny: list[str]
     check: bool
     tune: str
@@ -89,8 +90,8 @@ class Options:
     @classmethod
     def of_config(cls) -> Options:
         c = config
-        routes = list(c.routes.items())
-        return cls("cpu", c.strict, routes, list(c.deny), c.check, c.tune, c.threads, c.cache_dir)
+        routes, rewrites = list(c.routes.items()), list(c.rewrites.items())
+        return cls("cpu", c.strict, routes, rewrites, list(c.deny), c.check, c.tune, c.threads, c.cache_dir)
 
 
 class Session:

@@ -5,6 +5,7 @@ attribute      environment                meaning
 =============  =========================  ==============================================================================
 ``strict``     ``PERMALLOY_STRICT``       a graph that cannot be compiled raises ``UnsupportedError``
 ``routes``     ``PERMALLOY_ROUTES``       operator (``*`` allowed) to ``native`` or a rule: ``aten.gelu.*=native,…``
+``rewrites``   ``PERMALLOY_REWRITES``     pattern rewrites to switch ``off`` (or ``on``): ``attention=off,…``
 ``deny``       ``PERMALLOY_DENY``         decisions that are errors, as ``ROUTE:OPERATOR``: ``native:aten.foo.*,…``
 ``check``      ``PERMALLOY_CHECK``        run the internal checks, slow
 ``dump``       ``PERMALLOY_DUMP``         folder that gets the text of each graph
@@ -32,6 +33,7 @@ class Config:
 
     strict: bool = False
     routes: dict[str, str]
+    rewrites: dict[str, str]
     deny: list[str]
     check: bool = False
     dump: str | None = None
@@ -42,7 +44,7 @@ class Config:
     cache_dir: str = os.path.join(os.path.expanduser("~"), ".cache", "permalloy")
 
     def __init__(self) -> None:
-        self.routes, self.deny = {}, []
+        self.routes, self.rewrites, self.deny = {}, {}, []
         for name in self.names():
             text = os.environ.get(f"PERMALLOY_{name.upper()}")
             if text:

@@ -86,12 +86,14 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
     if let Some(target) = json.get("target") {
         options.target = target.as_str().ok_or_else(|| bad("has a target that is no text"))?.to_string();
     }
-    for pair in json.get("routes").and_then(|r| r.as_array()).into_iter().flatten() {
-        let part = |i: usize| pair.get(i).and_then(|v| v.as_str()).map(str::to_string);
-        let (Some(pattern), Some(route)) = (part(0), part(1)) else {
-            return Err(bad("has a route that is no pair of texts"));
-        };
-        options.routes.push((pattern, route));
+    for (key, into) in [("routes", &mut options.routes), ("rewrites", &mut options.rewrites)] {
+        for pair in json.get(key).and_then(|r| r.as_array()).into_iter().flatten() {
+            let part = |i: usize| pair.get(i).and_then(|v| v.as_str()).map(str::to_string);
+            let (Some(first), Some(second)) = (part(0), part(1)) else {
+                return Err(bad(&format!("has in {key} what is no pair of texts")));
+            };
+            into.push((first, second));
+        }
     }
     Ok(Some(options))
 }

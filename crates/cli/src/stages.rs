@@ -9,7 +9,7 @@ use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
 use permalloy_ops::policy::Policy;
-use permalloy_passes::{RouteOptions, partition, route, simplify};
+use permalloy_passes::{RewriteOptions, RouteOptions, held, partition, rewrite, route, simplify};
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -32,6 +32,11 @@ pub const STAGES: &[Stage] = &[
         apply: decompose_all,
     },
     Stage { name: "route", doc: "give every operator its route on the CPU; prints the graph", apply: route_all },
+    Stage {
+        name: "rewrite",
+        doc: "route all but what patterns are found by, clean, rewrite, clean; prints the graph and what was decided",
+        apply: rewrite_patterns,
+    },
     Stage {
         name: "simplify",
         doc: "merge equal nodes, fold views, drop what nobody reads; prints the graph",
@@ -133,6 +138,24 @@ fn route_all(work: &mut Work<'_>) -> Result<(), String> {
     let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
     let graph = route(work.graph()?, &RouteOptions { policy, overrides: vec![] }).graph;
     work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
+    let options = RewriteOptions::default();
+    let overrides = held(work.graph()?, &options, &[]);
+    let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
+    let rewritten = rewrite(&routed, &options);
+    verify(&rewritten.graph).map_err(|e| e.to_string())?;
+    let graph = simplify(&rewritten.graph);
+    work.printed = graph.to_string();
+    for r in &rewritten.records {
+        // Writing to a string cannot fail.
+        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
+    }
     work.graph = Some(graph);
     Ok(())
 }

@@ -8,7 +8,10 @@ use permalloy_ir::{Graph, GraphKind, ParseError, TensorType, contiguous_strides,
 use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::{Entry, Policy};
-use permalloy_passes::{Partition, PartitionError, Record, RouteOptions, Timing, partition, route, simplify};
+use permalloy_passes::{
+    Partition, PartitionError, Record, RewriteOptions, RouteOptions, Timing, held, merge_records, partition, rewrite, route,
+    simplify,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -19,13 +22,15 @@ pub struct Options {
     pub target: String,
     /// Operator pattern and route, `native` or `decompose[:RULE]`; the last match wins.
     pub routes: Vec<(String, String)>,
+    /// Name of a rewrite, and `on` or `off`; the last one counts.
+    pub rewrites: Vec<(String, String)>,
     /// Verify the graph after every pass.
     pub check: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { target: "cpu".to_string(), routes: Vec::new(), check: false }
+        Options { target: "cpu".to_string(), routes: Vec::new(), rewrites: Vec::new(), check: false }
     }
 }
 
@@ -134,15 +139,27 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
         Error::Options(format!("no policy for target {}; targets: {known}", options.target))
     })?;
     let overrides: Vec<Entry> = permalloy_passes::parse_overrides(&options.routes).map_err(Error::Options)?;
+    let rewrites = RewriteOptions::of(&options.rewrites).map_err(Error::Options)?;
     let given = timing.pass("parse", || Graph::parse(text)).map_err(Error::Parse)?;
     timing
         .pass("verify", || permalloy_ir::verify(&given))
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
-    let routed = timing.pass("route", || route(&given, &RouteOptions { policy, overrides }));
+    let held = held(&given, &rewrites, &overrides);
+    let first = RouteOptions { policy, overrides: [overrides.clone(), held.clone()].concat() };
+    let routed = timing.pass("route", || route(&given, &first));
     check("route", &routed.graph, options, timing)?;
     let graph = timing.pass("simplify", || simplify(&routed.graph));
     check("simplify", &graph, options, timing)?;
-    Ok((given, graph, routed.records))
+    let rewritten = timing.pass("rewrite", || rewrite(&graph, &rewrites));
+    check("rewrite", &rewritten.graph, options, timing)?;
+    // What was held gets its route now.
+    let last = RouteOptions { policy: first.policy, overrides };
+    let again = (!held.is_empty()).then(|| timing.pass("route", || route(&rewritten.graph, &last)));
+    let graph = timing.pass("simplify", || simplify(again.as_ref().map_or(&rewritten.graph, |r| &r.graph)));
+    check("simplify", &graph, options, timing)?;
+    let last = again.map(|r| r.records).unwrap_or_default();
+    let records = merge_records(routed.records, &held, &rewritten, last);
+    Ok((given, graph, records))
 }
 
 fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Timing) -> Result<(), Error> {

@@ -35,6 +35,8 @@ pub struct Options {
     pub strict: bool,
     /// Overrides: operator (with `*` allowed) to `native` or the name of a rule, first match counts.
     pub routes: Vec<(String, String)>,
+    /// Rewrites by name, `on` or `off`.
+    pub rewrites: Vec<(String, String)>,
     /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
     pub deny: Vec<String>,
     /// Run internal checks: verifiers after each pass, results of kernels against the interpreter.
@@ -177,7 +179,12 @@ pub fn explain(text: &str, options: &Options) -> Result<String, CompileError> {
 }
 
 fn driver_options(options: &Options) -> permalloy_driver::Options {
-    permalloy_driver::Options { target: options.target.clone(), routes: options.routes.clone(), check: options.check }
+    permalloy_driver::Options {
+        target: options.target.clone(),
+        routes: options.routes.clone(),
+        rewrites: options.rewrites.clone(),
+        check: options.check,
+    }
 }
 
 fn driver_error(e: permalloy_driver::Error) -> CompileError {

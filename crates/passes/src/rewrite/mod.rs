@@ -1,0 +1,182 @@
+//! Pattern rewrites over a graph that is routed but for the operators that patterns are found by.
+//!
+//! Views, masks and arithmetic come in many spellings, and routing makes them one; a softmax, on the other hand, is
+//! easier found whole. So the caller routes with [`held`] operators kept, rewrites, and routes what is left.
+
+mod attention;
+mod attention_gradients;
+mod attention_mask;
+mod constants;
+mod sdpa_mask;
+mod uses;
+
+use crate::record::{Reason, Record, RouteTaken};
+use permalloy_ir::{Graph, Input, Node, Output, ValueId};
+use permalloy_ops::policy::{Entry, Route};
+use std::sync::Arc;
+
+/// A rewrite that the user can switch off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rewrite {
+    pub name: &'static str,
+    /// One line for people.
+    pub doc: &'static str,
+}
+
+/// Every rewrite, in the order they are tried.
+pub const REWRITES: &[Rewrite] = &[
+    Rewrite { name: "constants", doc: "a value that is provably one constant everywhere becomes that constant" },
+    Rewrite { name: "sdpa_mask", doc: "attention drops a mask that hides nothing, and is told when a mask is causal" },
+    Rewrite { name: "attention", doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel" },
+];
+
+/// Which rewrites run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RewriteOptions {
+    off: Vec<&'static str>,
+}
+
+impl RewriteOptions {
+    /// From pairs of a rewrite's name and `on` or `off`; the last one counts.
+    pub fn of(lines: &[(String, String)]) -> Result<RewriteOptions, String> {
+        let mut off: Vec<&'static str> = Vec::new();
+        for (name, state) in lines {
+            let Some(rewrite) = REWRITES.iter().find(|r| r.name == name) else {
+                let names: Vec<&str> = REWRITES.iter().map(|r| r.name).collect();
+                return Err(format!("there is no rewrite `{name}`; rewrites: {}", names.join(", ")));
+            };
+            off.retain(|n| *n != rewrite.name);
+            match state.as_str() {
+                "on" => {}
+                "off" => off.push(rewrite.name),
+                other => return Err(format!("rewrite {name} is on or off, not `{other}`")),
+            }
+        }
+        Ok(RewriteOptions { off })
+    }
+
+    pub fn is_on(&self, name: &str) -> bool {
+        !self.off.contains(&name)
+    }
+}
+
+/// Overrides that keep the operators patterns are found by. Empty when there is nothing to find, or when the user has
+/// said how one of them is run.
+pub fn held(graph: &Graph, options: &RewriteOptions, overrides: &[Entry]) -> Vec<Entry> {
+    let present = |name: &str| graph.nodes().any(|(_, n)| n.op.external() == Some(name));
+    let decided = |name: &str| overrides.iter().any(|e| permalloy_ops::policy::glob(&e.pattern, name));
+    if !options.is_on("attention") || !attention::SOFTMAX.iter().any(|n| present(n)) {
+        return vec![];
+    }
+    if attention::HELD.iter().chain([&attention::PRODUCT]).any(|n| decided(n)) {
+        return vec![];
+    }
+    let entry = |n: &&str| Entry { pattern: (*n).to_string(), route: Route::Native, reason: String::new() };
+    attention::HELD.iter().map(entry).collect()
+}
+
+/// The rewritten graph. Nodes that it no longer needs are left in it for the cleaning that follows.
+#[derive(Clone, Debug)]
+pub struct Rewritten {
+    pub graph: Graph,
+    /// What was rewritten, and what looked like it but was not.
+    pub records: Vec<Record>,
+    /// Operators that are gone, by name and place; their earlier records say nothing any more.
+    pub gone: Vec<(Arc<str>, Option<Arc<str>>)>,
+}
+
+/// Applies every rewrite that is on.
+pub fn rewrite(graph: &Graph, options: &RewriteOptions) -> Rewritten {
+    let mut out = Rewritten { graph: graph.clone(), records: vec![], gone: vec![] };
+    if options.is_on("constants") {
+        constants::apply(&mut out);
+    }
+    if options.is_on("sdpa_mask") {
+        sdpa_mask::apply(&mut out);
+    }
+    if options.is_on("attention") {
+        attention::apply(&mut out);
+    }
+    out
+}
+
+/// The records of a graph routed with [`held`] operators, rewritten, and routed again.
+pub fn merge_records(first: Vec<Record>, held: &[Entry], rewritten: &Rewritten, last: Vec<Record>) -> Vec<Record> {
+    let is_held = |r: &Record| held.iter().any(|e| e.pattern == *r.op);
+    let mut out: Vec<Record> = first.into_iter().filter(|r| !is_held(r)).collect();
+    for (op, loc) in &rewritten.gone {
+        if let Some(i) = out.iter().position(|r| r.op == *op && r.loc == *loc) {
+            out.remove(i);
+        }
+    }
+    out.extend(rewritten.records.iter().cloned());
+    out.extend(last.into_iter().filter(is_held));
+    out
+}
+
+fn record(op: Arc<str>, route: RouteTaken, loc: Option<Arc<str>>, detail: String) -> Record {
+    let reason = if route == RouteTaken::AsWritten { Reason::Declined } else { Reason::Pattern };
+    Record { op, loc, route, reason, detail, alternatives: vec![] }
+}
+
+/// A copy of a graph in the making, in which values may become others.
+struct Rebuild {
+    out: Graph,
+    map: Vec<Option<ValueId>>,
+}
+
+impl Rebuild {
+    fn new(graph: &Graph) -> Rebuild {
+        let mut r = Rebuild { out: Graph::new(&graph.name, graph.kind), map: vec![None; graph.value_count()] };
+        r.out.symbols = graph.symbols.clone();
+        for input in &graph.inputs {
+            match input {
+                Input::Int(d) => r.out.add_int_input(d.clone()),
+                Input::Tensor { value, role } => {
+                    let old = graph.value(*value);
+                    r.map[value.0 as usize] = Some(r.out.add_input(&old.name, old.ty.clone(), *role));
+                }
+            }
+        }
+        r
+    }
+
+    fn get(&self, old: ValueId) -> ValueId {
+        self.map[old.0 as usize].expect("a verified graph defines values before it uses them")
+    }
+
+    fn bind(&mut self, old: ValueId, new: ValueId) {
+        self.map[old.0 as usize] = Some(new);
+    }
+
+    /// Copies a node, unless all it makes has already become something else.
+    fn copy(&mut self, graph: &Graph, node: &Node) {
+        let made = |v: &ValueId| self.map[v.0 as usize].is_some();
+        if node.results.iter().flatten().next().is_some() && node.results.iter().flatten().all(made) {
+            return;
+        }
+        let mut one = |v: ValueId| Ok::<_, ()>(self.get(v));
+        let args = node.args.iter().map(|a| a.map_values(&mut one).unwrap_or(permalloy_ir::Arg::None)).collect();
+        let kwargs = node.kwargs.iter();
+        let kwargs = kwargs.map(|(n, a)| (n.clone(), a.map_values(&mut one).unwrap_or(permalloy_ir::Arg::None))).collect();
+        let results = node.results.iter();
+        let results = results.map(|r| r.map(|v| (graph.value(v).name.clone(), graph.ty(v).clone()))).collect();
+        let id = self.out.add_node(node.op.clone(), args, kwargs, results, node.loc.clone());
+        for (old, new) in node.results.iter().zip(self.out.node(id).results.clone()) {
+            if let (Some(old), Some(new)) = (old, new)
+                && self.map[old.0 as usize].is_none()
+            {
+                self.map[old.0 as usize] = Some(new);
+            }
+        }
+    }
+
+    fn finish(mut self, graph: &Graph) -> Graph {
+        let outputs = graph.outputs.iter().map(|o| match o {
+            Output::Value(v) => Output::Value(self.get(*v)),
+            other => other.clone(),
+        });
+        self.out.outputs = outputs.collect();
+        self.out
+    }
+}
