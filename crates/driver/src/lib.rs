@@ -12,8 +12,9 @@ use permalloy_passes::{
     Partition, PartitionError, Record, RewriteOptions, RouteOptions, Timing, held, merge_records, partition, rewrite, route,
     simplify,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// What the user may decide.
 #[derive(Clone, Debug)]
@@ -105,10 +106,11 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Error> {
     let mut timing = Timing::default();
-    let (given, graph, records) = front_with_input(text, options, &mut timing)?;
+    let Front { given, graph, records, made } = front_with_input(text, options, &mut timing)?;
     let types: BTreeMap<&str, &TensorType> = given.values().map(|(_, v)| (&*v.name, &v.ty)).collect();
-    // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at.
-    let known = |name: &str| types.contains_key(name);
+    // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at, or described by
+    // sizes it knows.
+    let known = |name: &str| types.contains_key(name) || made.contains(name);
     let mut cut = timing.pass("partition", || partition(&graph, &known)).map_err(Error::Partition)?;
     let saved = cut.saved.iter().map(|(name, ty)| saved(name, ty, types.get(&**name).copied())).collect();
     cut.forward = timing.pass("simplify", || simplify(&cut.forward));
@@ -130,10 +132,18 @@ fn saved(name: &str, ty: &TensorType, given: Option<&TensorType>) -> Saved {
 
 /// Text to a routed, clean graph.
 pub fn front(text: &str, options: &Options, timing: &mut Timing) -> Result<(Graph, Vec<Record>), Error> {
-    front_with_input(text, options, timing).map(|(_, graph, records)| (graph, records))
+    front_with_input(text, options, timing).map(|f| (f.graph, f.records))
 }
 
-fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<(Graph, Graph, Vec<Record>), Error> {
+struct Front {
+    given: Graph,
+    graph: Graph,
+    records: Vec<Record>,
+    /// Names of values that a rewrite made and a backward may need.
+    made: BTreeSet<Arc<str>>,
+}
+
+fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<Front, Error> {
     let policy = Policy::of(&options.target).ok_or_else(|| {
         let known = permalloy_ops::policy::TARGETS.join(", ");
         Error::Options(format!("no policy for target {}; targets: {known}", options.target))
@@ -159,7 +169,7 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
     check("simplify", &graph, options, timing)?;
     let last = again.map(|r| r.records).unwrap_or_default();
     let records = merge_records(routed.records, &held, &rewritten, last);
-    Ok((given, graph, records))
+    Ok(Front { given, graph, records, made: rewritten.made.into_iter().collect() })
 }
 
 fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Timing) -> Result<(), Error> {

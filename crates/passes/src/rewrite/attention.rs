@@ -84,6 +84,8 @@ pub(super) fn apply(work: &mut Rewritten) {
             work.gone.extend(g.products().map(gone));
         }
     }
+    let made = found.iter().filter_map(|a| a.made).flat_map(|m| [m.out, m.logsumexp]);
+    work.made.extend(made.map(|v| rebuild.out.value(v).name.clone()));
     work.graph = rebuild.finish(graph);
 }
 

@@ -83,11 +83,13 @@ pub struct Rewritten {
     pub records: Vec<Record>,
     /// Operators that are gone, by name and place; their earlier records say nothing any more.
     pub gone: Vec<(Arc<str>, Option<Arc<str>>)>,
+    /// Names of new values that a backward may need.
+    pub made: Vec<Arc<str>>,
 }
 
 /// Applies every rewrite that is on.
 pub fn rewrite(graph: &Graph, options: &RewriteOptions) -> Rewritten {
-    let mut out = Rewritten { graph: graph.clone(), records: vec![], gone: vec![] };
+    let mut out = Rewritten { graph: graph.clone(), records: vec![], gone: vec![], made: vec![] };
     if options.is_on("constants") {
         constants::apply(&mut out);
     }
