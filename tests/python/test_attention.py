@@ -39,13 +39,15 @@ def check(fn, inputs, fires: bool = True, why: str = "", dynamic: bool = False, 
     with permalloy.config.patch(strict=True, check=True):
         got = run(torch.compile(fn, backend="permalloy", dynamic=dynamic))
     said = rewrites()
+    # Without a wider reference eager's own error is unknown: it is the rounding of a few sums.
+    floor = torch.finfo(inputs[0].dtype).eps * (8 if inputs[0].dtype == torch.float64 else 1)
     assert bool(said) and said[0].startswith("rewrite:" if fires else "as-written"), said
     assert why in said[0], said
     for g, e, w in zip(got, eager, want, strict=True):
         assert g.shape == w.shape and g.dtype == e.dtype
         assert torch.equal(g.isnan(), e.isnan())
         if not w.isnan().any():
-            assert relative(g, w) <= 2 * relative(e, w) + torch.finfo(g.dtype).eps
+            assert relative(g, w) <= 2 * relative(e, w) + floor
 
 
 def heads(b=2, h=3, sq=7, sk=7, d=8, dtype=torch.float32):
@@ -258,6 +260,7 @@ def test_values_of_another_width():
 
 
 def test_switched_off():
+    permalloy.clear_records()
     q, k, v = (x.requires_grad_() for x in heads())
     with permalloy.config.patch(rewrites={"attention": "off"}):
         torch.compile(causal, backend="permalloy")(q, k, v).sum().backward()
@@ -282,11 +285,30 @@ def test_some_operands_without_gradient(frozen):
 
 
 def test_dynamic_sizes():
-    def fn(q, k, v):
+    """The width is a weight's, as in a model; batch and length are symbols."""
+
+    def fn(x, weight):
+        q, k, v = (x @ weight).view(x.shape[0], x.shape[1], 3, 2, 8).permute(2, 0, 3, 1, 4)
         return causal(q, k, v)
 
-    for size in [(2, 3, 7, 7, 8), (3, 3, 12, 12, 8), (2, 3, 33, 33, 8)]:
-        check(fn, heads(*size), dynamic=True)
+    permalloy.clear_records()
+    weight = torch.randn(16, 48) / 4
+    compiled = torch.compile(fn, backend="permalloy", dynamic=True)
+    for b, t in [(2, 7), (3, 12), (4, 33)]:
+        x, w = torch.randn(b, t, 16, requires_grad=True), weight.clone().requires_grad_()
+        torch._dynamo.mark_static(w)
+        torch._dynamo.mark_static(x, 2)
+        want = torch.autograd.grad(fn(x, w).sin().sum(), (x, w))
+        got = torch.autograd.grad(compiled(x, w).sin().sum(), (x, w))
+        for a, g in zip(want, got, strict=True):
+            torch.testing.assert_close(g, a)
+    graphs = [r for r in permalloy.records() if any(d["operator"] == "attention" for d in r.decisions)]
+    assert len(graphs) == 1
+    assert "causal" in rewrites()[-1] and "s" in rewrites()[-1].split("= [")[1], rewrites()
+
+
+def test_symbolic_scale():
+    check(causal, heads(), fires=False, why="prim.mul of no constant", dynamic=True)
 
 
 # --- masks of SDPA

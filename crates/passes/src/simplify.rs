@@ -50,7 +50,7 @@ pub fn simplify(graph: &Graph) -> Graph {
 }
 
 /// Nodes that an output or an effect needs.
-fn alive(graph: &Graph) -> Vec<bool> {
+pub fn alive(graph: &Graph) -> Vec<bool> {
     let mut value_alive = vec![false; graph.value_count()];
     for o in &graph.outputs {
         if let Output::Value(v) = o {

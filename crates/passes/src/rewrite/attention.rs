@@ -233,22 +233,23 @@ impl Pattern<'_> {
                 let id = self.producer_id(v).ok_or(Miss::Other)?;
                 return Ok(Scores { left, right, product: id, scale, terms });
             }
-            let Some(p) = node.prim() else { return Err(Miss::Other) };
+            let miss = || self.between(node);
+            let Some(p) = node.prim() else { return Err(miss()) };
             v = match p {
                 PrimOp::Reshape | PrimOp::Permute => {
-                    let (up, swaps) = self.same_matrix(v).ok_or(Miss::Other)?;
+                    let (up, swaps) = self.same_matrix(v).ok_or_else(miss)?;
                     flipped ^= swaps;
                     up
                 }
-                PrimOp::Cast => self.cast_of_float(node).ok_or(Miss::Other)?,
+                PrimOp::Cast => self.cast_of_float(node).ok_or_else(miss)?,
                 PrimOp::Mul | PrimOp::Div => {
-                    let (up, factor) = self.scaled(p, node).ok_or(Miss::Other)?;
+                    let (up, factor) = self.scaled(p, node).ok_or_else(miss)?;
                     scale *= factor;
                     up
                 }
                 // Masks lie as the softmax does.
                 PrimOp::Where | PrimOp::Add if !flipped => {
-                    let (up, term) = self.masked(p, node).ok_or(Miss::Other)?;
+                    let (up, term) = self.masked(p, node).ok_or_else(miss)?;
                     let infinite = matches!(term, Term::Fill { fill, .. } if fill == f64::NEG_INFINITY && scale > 0.0);
                     if scale != 1.0 && !infinite {
                         return declined("the mask is scaled with the scores");
@@ -256,9 +257,17 @@ impl Pattern<'_> {
                     terms.push(term);
                     up
                 }
-                _ => return Err(Miss::Other),
+                _ => return Err(miss()),
             };
         }
+    }
+
+    /// Why a node on the way up from the softmax is no step of the pattern.
+    fn between(&self, node: &Node) -> Miss {
+        if node.operands().iter().any(|v| self.leads_to_product(*v, REACH)) {
+            return Miss::Declined(format!("{} of no constant lies between the product and it", node.op));
+        }
+        Miss::Other
     }
 
     /// `where` with a constant beside the scores, or a sum of the scores and something else.

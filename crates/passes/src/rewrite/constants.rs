@@ -1,11 +1,14 @@
-//! Values that are provably one constant, and operations that provably do nothing.
+//! Values that are provably one constant, operations that provably do nothing, and permutations of nothing but dims of
+//! size 1, which are reshapes.
 
 use super::{Rebuild, Rewritten};
 use crate::uniform::Facts;
 use permalloy_ir::{Arg, DType, Dim, Graph, Node, Output, PrimKind, PrimOp, TensorType, ValueId};
 
-pub(super) fn apply(work: &mut Rewritten) {
+/// Says whether anything has changed.
+pub(super) fn apply(work: &mut Rewritten) -> bool {
     let graph = &work.graph;
+    let mut changed = false;
     let facts = Facts::of(graph);
     let mut returned = vec![false; graph.value_count()];
     for o in &graph.outputs {
@@ -19,14 +22,23 @@ pub(super) fn apply(work: &mut Rewritten) {
         let plain = node.result().filter(|v| !returned[v.0 as usize] && graph.ty(*v).strides.is_none());
         if let (Some(p), Some(v)) = (node.prim(), plain) {
             if let Some(same) = same_as_operand(graph, &facts, p, node) {
+                changed = true;
                 let same = rebuild.get(same);
                 rebuild.bind(v, same);
+                continue;
+            }
+            if p == PrimOp::Permute && moves_single_elements(graph, node) {
+                changed = true;
+                let shape = vec![("shape".into(), Arg::dims(graph.shape(v)))];
+                let reshape = Node { op: permalloy_ir::Op::Prim(PrimOp::Reshape), kwargs: shape, ..node.clone() };
+                rebuild.copy(graph, &reshape);
                 continue;
             }
             if p != PrimOp::Full
                 && p.kind() != PrimKind::View
                 && let Some(value) = facts.get(v).as_constant().and_then(|c| argument(graph.ty(v), c))
             {
+                changed = true;
                 let ty = graph.ty(v);
                 let attrs = vec![
                     ("value".into(), value),
@@ -45,6 +57,16 @@ pub(super) fn apply(work: &mut Rewritten) {
         rebuild.copy(graph, node);
     }
     work.graph = rebuild.finish(graph);
+    changed
+}
+
+/// Whether a permutation keeps the order of all dims but those of size 1. Of few dims it may be the transpose of a matrix
+/// with one row, which is better found as such; `einsum` adds dims.
+fn moves_single_elements(graph: &Graph, node: &Node) -> bool {
+    let Some(from) = node.operand(0).map(|x| graph.shape(x)) else { return false };
+    let perm = node.ints_attr("perm");
+    let wide = perm.iter().filter(|d| usize::try_from(**d).is_ok_and(|d| from.get(d).is_some_and(|n| !n.is_const(1))));
+    from.len() > 4 && wide.is_sorted()
 }
 
 fn argument(ty: &TensorType, c: f64) -> Option<Arg> {

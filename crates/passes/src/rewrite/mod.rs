@@ -10,6 +10,7 @@ mod constants;
 mod sdpa_mask;
 mod uses;
 
+use crate::simplify::simplify;
 use crate::record::{Reason, Record, RouteTaken};
 use permalloy_ir::{Graph, Input, Node, Output, ValueId};
 use permalloy_ops::policy::{Entry, Route};
@@ -25,7 +26,7 @@ pub struct Rewrite {
 
 /// Every rewrite, in the order they are tried.
 pub const REWRITES: &[Rewrite] = &[
-    Rewrite { name: "constants", doc: "a value that is provably one constant everywhere becomes that constant" },
+    Rewrite { name: "constants", doc: "a value that is provably one constant becomes that constant; what changes nothing goes" },
     Rewrite { name: "sdpa_mask", doc: "attention drops a mask that hides nothing, and is told when a mask is causal" },
     Rewrite { name: "attention", doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel" },
 ];
@@ -90,8 +91,8 @@ pub struct Rewritten {
 /// Applies every rewrite that is on.
 pub fn rewrite(graph: &Graph, options: &RewriteOptions) -> Rewritten {
     let mut out = Rewritten { graph: graph.clone(), records: vec![], gone: vec![], made: vec![] };
-    if options.is_on("constants") {
-        constants::apply(&mut out);
+    if options.is_on("constants") && constants::apply(&mut out) {
+        out.graph = simplify(&out.graph);
     }
     if options.is_on("sdpa_mask") {
         sdpa_mask::apply(&mut out);

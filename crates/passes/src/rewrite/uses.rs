@@ -1,8 +1,9 @@
 //! Who reads what.
 
+use crate::simplify::alive;
 use permalloy_ir::{Graph, NodeId, Output, ValueId};
 
-/// Readers of each value.
+/// Readers of each value that are themselves needed.
 pub struct Uses {
     nodes: Vec<Vec<NodeId>>,
     returned: Vec<bool>,
@@ -11,7 +12,8 @@ pub struct Uses {
 impl Uses {
     pub fn of(graph: &Graph) -> Uses {
         let mut u = Uses { nodes: vec![vec![]; graph.value_count()], returned: vec![false; graph.value_count()] };
-        for (id, node) in graph.nodes() {
+        let alive = alive(graph);
+        for (id, node) in graph.nodes().filter(|(id, _)| alive[id.0 as usize]) {
             for v in node.operands() {
                 let readers = &mut u.nodes[v.0 as usize];
                 if readers.last() != Some(&id) {
