@@ -43,6 +43,7 @@ def check(fn, inputs, fires: bool = True, why: str = "", dynamic: bool = False, 
     floor = torch.finfo(inputs[0].dtype).eps * (8 if inputs[0].dtype == torch.float64 else 1)
     assert bool(said) and said[0].startswith("rewrite:" if fires else "as-written"), said
     assert why in said[0], said
+    assert got[0].stride() == eager[0].stride()
     for g, e, w in zip(got, eager, want, strict=True):
         assert g.shape == w.shape and g.dtype == e.dtype
         assert torch.equal(g.isnan(), e.isnan())

@@ -9,8 +9,8 @@ use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::{Entry, Policy};
 use permalloy_passes::{
-    Partition, PartitionError, Record, RewriteOptions, RouteOptions, Timing, held, merge_records, partition, rewrite, route,
-    simplify,
+    Partition, PartitionError, Record, RewriteOptions, RouteOptions, Timing, held, merge_records, partition, rewrite,
+    route, simplify,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -106,7 +106,9 @@ impl Facts {
             PrimOp::Eq | PrimOp::Ne | PrimOp::Lt | PrimOp::Le | PrimOp::Gt | PrimOp::Ge => {
                 compare(p, fact(0), fact(1), &ty.shape, &g.symbols)
             }
-            PrimOp::Not if ty.dtype == DType::Bool => each(fact(0), |x| Some(1.0 - x), |(low, high)| (1.0 - high, 1.0 - low)),
+            PrimOp::Not if ty.dtype == DType::Bool => {
+                each(fact(0), |x| Some(1.0 - x), |(low, high)| (1.0 - high, 1.0 - low))
+            }
             PrimOp::Neg if ty.dtype.is_float() => each(fact(0), |x| Some(-x), |(low, high)| (-high, -low)),
             PrimOp::And | PrimOp::Or if ty.dtype == DType::Bool => logic(p, fact(0), fact(1)),
             PrimOp::Add | PrimOp::Mul if ty.dtype == DType::Bool => {
@@ -388,7 +390,9 @@ mod tests {
     use super::*;
 
     fn fact_of(body: &str, result: &str) -> Fact {
-        let text = format!("graph \"g\" inference {{\n  symbol s0 hint=8 range=[1, inf]\n  input s0\n{body}\n  output %{result}\n}}\n");
+        let text = format!(
+            "graph \"g\" inference {{\n  symbol s0 hint=8 range=[1, inf]\n  input s0\n{body}\n  output %{result}\n}}\n"
+        );
         let g = Graph::parse(&text).unwrap();
         let facts = Facts::of(&g);
         let v = g.values().find(|(_, v)| &*v.name == result).unwrap().0;

@@ -111,7 +111,9 @@ pub const DECLS: &[OpDecl] = &[
     op!(Compute "aten._scaled_dot_product_efficient_attention.default", "attention, probabilities never stored")
         .effect(Effect::Random)
         .reads_rows(),
-    op!(Compute "aten._scaled_dot_product_cudnn_attention.default", "attention by cuDNN").effect(Effect::Random).reads_rows(),
+    op!(Compute "aten._scaled_dot_product_cudnn_attention.default", "attention by cuDNN")
+        .effect(Effect::Random)
+        .reads_rows(),
     op!(Compute "aten._scaled_dot_product_fused_attention_overrideable.default", "attention of a backend of its own")
         .effect(Effect::Random)
         .reads_rows(),
@@ -121,15 +123,22 @@ pub const DECLS: &[OpDecl] = &[
     op!(Compute "aten._efficient_attention_forward.default", "attention, probabilities never stored")
         .effect(Effect::Random)
         .reads_rows(),
-    op!(Compute "aten._scaled_dot_product_attention_math.default", "attention written out").effect(Effect::Random).reads_rows(),
-    op!(Compute "aten.scaled_dot_product_attention.default", "softmax(q·kᵀ·scale + mask)·v").effect(Effect::Random).reads_rows(),
+    op!(Compute "aten._scaled_dot_product_attention_math.default", "attention written out")
+        .effect(Effect::Random)
+        .reads_rows(),
+    op!(Compute "aten.scaled_dot_product_attention.default", "softmax(q·kᵀ·scale + mask)·v")
+        .effect(Effect::Random)
+        .reads_rows(),
     // Attention without one, and the gradients.
-    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu.default", "attention, probabilities never stored").reads_rows(),
-    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu.default", "attention, probabilities never stored")
+        .reads_rows(),
+    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "gradients of attention")
+        .reads_rows(),
     op!(Compute "aten._scaled_dot_product_flash_attention_backward.default", "gradients of attention").reads_rows(),
     op!(Compute "aten._scaled_dot_product_efficient_attention_backward.default", "gradients of attention").reads_rows(),
     op!(Compute "aten._scaled_dot_product_cudnn_attention_backward.default", "gradients of attention").reads_rows(),
-    op!(Compute "aten._scaled_dot_product_fused_attention_overrideable_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._scaled_dot_product_fused_attention_overrideable_backward.default", "gradients of attention")
+        .reads_rows(),
     op!(Compute "aten._flash_attention_backward.default", "gradients of attention").reads_rows(),
     op!(Compute "aten._efficient_attention_backward.default", "gradients of attention").reads_rows(),
     // Recurrent layers.

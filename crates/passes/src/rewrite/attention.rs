@@ -318,7 +318,9 @@ impl Pattern<'_> {
     }
 
     pub fn cast_of_float(&self, node: &Node) -> Option<ValueId> {
-        node.operand(0).filter(|x| self.graph.dtype(*x).is_float() && node.result().is_some_and(|v| self.graph.dtype(v).is_float()))
+        node.operand(0).filter(|x| {
+            self.graph.dtype(*x).is_float() && node.result().is_some_and(|v| self.graph.dtype(v).is_float())
+        })
     }
 
     /// The operand of a view that keeps the last two dims as they are or swaps them; and whether it swaps.
@@ -454,11 +456,13 @@ impl Attention {
         };
         let size = permalloy_ir::shape_text(&self.sizes);
         let what = if self.gradients.is_some() { "forward and gradients" } else { "forward" };
-        let detail = format!("{what} by {KERNEL}: {mask}, scale {}, [batch, heads, queries, keys, width] = {size}", self.scale);
+        let detail =
+            format!("{what} by {KERNEL}: {mask}, scale {}, [batch, heads, queries, keys, width] = {size}", self.scale);
         let loc = self.loc.clone().or_else(|| graph.node(self.scores).loc.clone());
         let done = self.made.is_some();
         let route = if done { RouteTaken::Rewritten("attention") } else { RouteTaken::AsWritten };
-        let detail = if done { detail } else { "softmax between two products stays: a mask is of no usual shape".into() };
+        let detail =
+            if done { detail } else { "softmax between two products stays: a mask is of no usual shape".into() };
         record("attention".into(), route, loc, detail)
     }
 
@@ -484,7 +488,10 @@ impl Attention {
         let out = swapped(self.dtype, [&batch, &head, &queries, &width]);
         let mut lse = TensorType::new(wide, vec![batch.clone(), head.clone(), queries.clone()]);
         lse.strides = Some(vec![&queries * &head, Dim::ONE, head.clone()]);
-        let results = vec![Some((format!("{}.heads", self.name(graph)).into(), out)), Some((format!("{}.logsumexp", self.name(graph)).into(), lse))];
+        let results = vec![
+            Some((format!("{}.heads", self.name(graph)).into(), out)),
+            Some((format!("{}.logsumexp", self.name(graph)).into(), lse)),
+        ];
         let op = Op::External(KERNEL.into());
         let id = rebuild.out.add_node(op, args, self.keywords(mask), results, self.loc.clone());
         let made = rebuild.out.node(id).results.clone();

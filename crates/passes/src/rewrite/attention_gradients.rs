@@ -54,8 +54,14 @@ pub(super) fn gradients(
         return declined("two different gradients of the result");
     }
     let mut products = vec![];
-    let top = down_to_products(p, ds, scale, terms)?;
-    p.products(top, false, &mut products, &mut |_, _| false)?;
+    let steps = down_to_products(p, ds, terms)?;
+    p.products(steps.end, false, &mut products, &mut |_, _| false)?;
+    if steps.unmasked {
+        return declined("the gradient of the scores is not masked as they are");
+    }
+    if (steps.factor - scale).abs() > 1e-12 * scale.abs() {
+        return declined(format!("scores are scaled by {scale}, their gradient by {}", steps.factor));
+    }
     let (queries, keys) = (only(&products, false)?, only(&products, true)?);
     if queries.is_some_and(|d| d.other != k) || keys.is_some_and(|d| d.other != q) {
         return declined("the scores' gradient goes to other operands");
@@ -87,8 +93,16 @@ fn up_to_product(p: &Pattern<'_>, mut v: ValueId) -> Found<(NodeId, bool)> {
     }
 }
 
-/// From the softmax's gradient to the value that the products read: the forward's steps in reverse, each undone once.
-fn down_to_products(p: &Pattern<'_>, ds: ValueId, scale: f64, terms: &[Term]) -> Found<ValueId> {
+/// From the softmax's gradient to the value that the products read.
+struct Steps {
+    end: ValueId,
+    factor: f64,
+    /// A fill of the forward that is not undone.
+    unmasked: bool,
+}
+
+/// The forward's steps in reverse, each undone once.
+fn down_to_products(p: &Pattern<'_>, ds: ValueId, terms: &[Term]) -> Found<Steps> {
     let mut v = ds;
     let mut factor = 1.0;
     let fills = terms.iter().filter_map(|t| match t {
@@ -125,11 +139,5 @@ fn down_to_products(p: &Pattern<'_>, ds: ValueId, scale: f64, terms: &[Term]) ->
         }
         v = next;
     }
-    if !open.is_empty() {
-        return declined("the gradient of the scores is not masked as they are");
-    }
-    if (factor - scale).abs() > 1e-12 * scale.abs() {
-        return declined(format!("scores are scaled by {scale}, their gradient by {factor}"));
-    }
-    Ok(v)
+    Ok(Steps { end: v, factor, unmasked: !open.is_empty() })
 }

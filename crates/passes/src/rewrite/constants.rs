@@ -2,6 +2,7 @@
 //! size 1, which are reshapes.
 
 use super::{Rebuild, Rewritten};
+use crate::memory::output_roots;
 use crate::uniform::Facts;
 use permalloy_ir::{Arg, DType, Dim, Graph, Node, Output, PrimKind, PrimOp, TensorType, ValueId};
 
@@ -10,6 +11,8 @@ pub(super) fn apply(work: &mut Rewritten) -> bool {
     let graph = &work.graph;
     let mut changed = false;
     let facts = Facts::of(graph);
+    // What is returned, itself or by a view, has memory of its own and promised strides.
+    let owns = output_roots(graph);
     let mut returned = vec![false; graph.value_count()];
     for o in &graph.outputs {
         if let Output::Value(v) = o {
@@ -18,8 +21,8 @@ pub(super) fn apply(work: &mut Rewritten) -> bool {
     }
     let mut rebuild = Rebuild::new(graph);
     for (_, node) in graph.nodes() {
-        // What is returned has memory of its own and promised strides.
-        let plain = node.result().filter(|v| !returned[v.0 as usize] && graph.ty(*v).strides.is_none());
+        let free = |v: &ValueId| !returned[v.0 as usize] && !owns[v.0 as usize];
+        let plain = node.result().filter(|v| free(v) && graph.ty(*v).strides.is_none());
         if let (Some(p), Some(v)) = (node.prim(), plain) {
             if let Some(same) = same_as_operand(graph, &facts, p, node) {
                 changed = true;

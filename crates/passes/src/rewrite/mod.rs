@@ -10,8 +10,8 @@ mod constants;
 mod sdpa_mask;
 mod uses;
 
-use crate::simplify::simplify;
 use crate::record::{Reason, Record, RouteTaken};
+use crate::simplify::simplify;
 use permalloy_ir::{Graph, Input, Node, Output, ValueId};
 use permalloy_ops::policy::{Entry, Route};
 use std::sync::Arc;
@@ -26,9 +26,15 @@ pub struct Rewrite {
 
 /// Every rewrite, in the order they are tried.
 pub const REWRITES: &[Rewrite] = &[
-    Rewrite { name: "constants", doc: "a value that is provably one constant becomes that constant; what changes nothing goes" },
+    Rewrite {
+        name: "constants",
+        doc: "a value that is provably one constant becomes that constant; what changes nothing goes",
+    },
     Rewrite { name: "sdpa_mask", doc: "attention drops a mask that hides nothing, and is told when a mask is causal" },
-    Rewrite { name: "attention", doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel" },
+    Rewrite {
+        name: "attention",
+        doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel",
+    },
 ];
 
 /// Which rewrites run.
@@ -161,7 +167,8 @@ impl Rebuild {
         let mut one = |v: ValueId| Ok::<_, ()>(self.get(v));
         let args = node.args.iter().map(|a| a.map_values(&mut one).unwrap_or(permalloy_ir::Arg::None)).collect();
         let kwargs = node.kwargs.iter();
-        let kwargs = kwargs.map(|(n, a)| (n.clone(), a.map_values(&mut one).unwrap_or(permalloy_ir::Arg::None))).collect();
+        let kwargs =
+            kwargs.map(|(n, a)| (n.clone(), a.map_values(&mut one).unwrap_or(permalloy_ir::Arg::None))).collect();
         let results = node.results.iter();
         let results = results.map(|r| r.map(|v| (graph.value(v).name.clone(), graph.ty(v).clone()))).collect();
         let id = self.out.add_node(node.op.clone(), args, kwargs, results, node.loc.clone());

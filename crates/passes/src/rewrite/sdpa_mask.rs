@@ -32,7 +32,8 @@ pub(super) fn apply(work: &mut Rewritten) {
         match position(node).and_then(|p| verdict(graph, &facts, node, p).map(|v| (p, v))) {
             Some((dropout, verdict)) => {
                 let causal = matches!(verdict, Verdict::Causal);
-                let detail = if causal { "the mask is causal: is_causal=true" } else { "the mask hides nothing: dropped" };
+                let detail =
+                    if causal { "the mask is causal: is_causal=true" } else { "the mask hides nothing: dropped" };
                 let Op::External(op) = &node.op else { continue };
                 let route = RouteTaken::Rewritten("sdpa_mask");
                 work.records.push(record(op.clone(), route, node.loc.clone(), detail.to_string()));
