@@ -5,7 +5,7 @@ attribute      environment                meaning
 =============  =========================  ==============================================================================
 ``strict``     ``PERMALLOY_STRICT``       a graph that cannot be compiled raises ``UnsupportedError``
 ``routes``     ``PERMALLOY_ROUTES``       operator (``*`` allowed) to ``native`` or a rule: ``aten.gelu.*=native,…``
-``rewrites``   ``PERMALLOY_REWRITES``     pattern rewrites to switch ``off`` (or ``on``): ``attention=off,…``
+``rewrites``   ``PERMALLOY_REWRITES``     pattern rewrites ``on``, ``off`` or ``always``: ``attention=off,…``
 ``deny``       ``PERMALLOY_DENY``         decisions that are errors, as ``ROUTE:OPERATOR``: ``native:aten.foo.*,…``
 ``check``      ``PERMALLOY_CHECK``        run the internal checks, slow
 ``dump``       ``PERMALLOY_DUMP``         folder that gets the text of each graph

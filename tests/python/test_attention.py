@@ -13,6 +13,13 @@ import torch.nn.functional as F
 INF = float("inf")
 
 
+@pytest.fixture(autouse=True)
+def at_any_size():
+    """Tests are small: find attention where the kernel is slower, too."""
+    with permalloy.config.patch(rewrites={"attention": "always"}):
+        yield
+
+
 def rewrites() -> list[str]:
     """What became of each pattern, as ``route: detail``."""
     found = [d for r in permalloy.records() for d in r.decisions if d["operator"] == "attention"]
@@ -266,6 +273,15 @@ def test_switched_off():
     with permalloy.config.patch(rewrites={"attention": "off"}):
         torch.compile(causal, backend="permalloy")(q, k, v).sum().backward()
     assert rewrites() == []
+
+
+def test_sizes_decide():
+    for keys, fires in [(32, False), (64, True)]:
+        permalloy.clear_records()
+        q, k, v = (x.requires_grad_() for x in heads(sq=keys, sk=keys, d=16))
+        with permalloy.config.patch(rewrites={}):
+            torch.compile(causal, backend="permalloy", dynamic=False)(q, k, v).sum().backward()
+        assert rewrites()[0].startswith("rewrite:") is fires, rewrites()
 
 
 def test_unknown_rewrite_is_an_error():

@@ -145,7 +145,7 @@ fn route_all(work: &mut Work<'_>) -> Result<(), String> {
 fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let policy = Policy::of("cpu").ok_or("there is no policy for the CPU")?;
-    let options = RewriteOptions::default();
+    let options = RewriteOptions::of(&[("attention".to_string(), "always".to_string())])?;
     let overrides = held(work.graph()?, &options, &[]);
     let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
     let rewritten = rewrite(&routed, &options);

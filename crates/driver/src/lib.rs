@@ -23,7 +23,7 @@ pub struct Options {
     pub target: String,
     /// Operator pattern and route, `native` or `decompose[:RULE]`; the last match wins.
     pub routes: Vec<(String, String)>,
-    /// Name of a rewrite, and `on` or `off`; the last one counts.
+    /// Name of a rewrite, and `on`, `off` or `always`; the last one counts.
     pub rewrites: Vec<(String, String)>,
     /// Verify the graph after every pass.
     pub check: bool,

@@ -35,7 +35,7 @@ pub struct Options {
     pub strict: bool,
     /// Overrides: operator (with `*` allowed) to `native` or the name of a rule, first match counts.
     pub routes: Vec<(String, String)>,
-    /// Rewrites by name, `on` or `off`.
+    /// Rewrites by name: `on`, `off` or `always`.
     pub rewrites: Vec<(String, String)>,
     /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
     pub deny: Vec<String>,

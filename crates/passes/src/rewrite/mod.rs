@@ -41,29 +41,37 @@ pub const REWRITES: &[Rewrite] = &[
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RewriteOptions {
     off: Vec<&'static str>,
+    always: Vec<&'static str>,
 }
 
 impl RewriteOptions {
-    /// From pairs of a rewrite's name and `on` or `off`; the last one counts.
+    /// From pairs of a rewrite's name and `on` (where it pays), `off` or `always`; the last one counts.
     pub fn of(lines: &[(String, String)]) -> Result<RewriteOptions, String> {
-        let mut off: Vec<&'static str> = Vec::new();
+        let mut out = RewriteOptions::default();
         for (name, state) in lines {
             let Some(rewrite) = REWRITES.iter().find(|r| r.name == name) else {
                 let names: Vec<&str> = REWRITES.iter().map(|r| r.name).collect();
                 return Err(format!("there is no rewrite `{name}`; rewrites: {}", names.join(", ")));
             };
-            off.retain(|n| *n != rewrite.name);
+            out.off.retain(|n| *n != rewrite.name);
+            out.always.retain(|n| *n != rewrite.name);
             match state.as_str() {
                 "on" => {}
-                "off" => off.push(rewrite.name),
-                other => return Err(format!("rewrite {name} is on or off, not `{other}`")),
+                "off" => out.off.push(rewrite.name),
+                "always" => out.always.push(rewrite.name),
+                other => return Err(format!("rewrite {name} is on, off or always, not `{other}`")),
             }
         }
-        Ok(RewriteOptions { off })
+        Ok(out)
     }
 
     pub fn is_on(&self, name: &str) -> bool {
         !self.off.contains(&name)
+    }
+
+    /// Whether a rewrite is made where it does not pay, too.
+    pub fn is_always(&self, name: &str) -> bool {
+        self.always.contains(&name)
     }
 }
 
@@ -104,7 +112,7 @@ pub fn rewrite(graph: &Graph, options: &RewriteOptions) -> Rewritten {
         sdpa_mask::apply(&mut out);
     }
     if options.is_on("attention") {
-        attention::apply(&mut out);
+        attention::apply(&mut out, options.is_always("attention"));
     }
     out
 }
