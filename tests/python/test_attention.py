@@ -285,7 +285,10 @@ def test_sizes_decide():
 
 
 def test_unknown_rewrite_is_an_error():
-    with permalloy.config.patch(rewrites={"atention": "off"}, strict=True), pytest.raises(Exception, match="rewrites: "):
+    with (
+        permalloy.config.patch(rewrites={"atention": "off"}, strict=True),
+        pytest.raises(Exception, match="rewrites: "),
+    ):
         torch.compile(causal, backend="permalloy")(*heads())
 
 
