@@ -148,7 +148,7 @@ fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
     let options = RewriteOptions::of(&[("attention".to_string(), "always".to_string())])?;
     let overrides = held(work.graph()?, &options, &[]);
     let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
-    let rewritten = rewrite(&routed, &options);
+    let rewritten = rewrite(routed, &options);
     verify(&rewritten.graph).map_err(|e| e.to_string())?;
     let graph = simplify(&rewritten.graph);
     work.printed = graph.to_string();

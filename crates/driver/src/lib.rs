@@ -160,12 +160,16 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
     check("route", &routed.graph, options, timing)?;
     let graph = timing.pass("simplify", || simplify(&routed.graph));
     check("simplify", &graph, options, timing)?;
-    let rewritten = timing.pass("rewrite", || rewrite(&graph, &rewrites));
+    let rewritten = timing.pass("rewrite", || rewrite(graph, &rewrites));
     check("rewrite", &rewritten.graph, options, timing)?;
     // What was held gets its route now.
     let last = RouteOptions { policy: first.policy, overrides };
     let again = (!held.is_empty()).then(|| timing.pass("route", || route(&rewritten.graph, &last)));
-    let graph = timing.pass("simplify", || simplify(again.as_ref().map_or(&rewritten.graph, |r| &r.graph)));
+    let graph = if again.is_none() && rewritten.records.is_empty() {
+        rewritten.graph.clone()
+    } else {
+        timing.pass("simplify", || simplify(again.as_ref().map_or(&rewritten.graph, |r| &r.graph)))
+    };
     check("simplify", &graph, options, timing)?;
     let last = again.map(|r| r.records).unwrap_or_default();
     let records = merge_records(routed.records, &held, &rewritten, last);

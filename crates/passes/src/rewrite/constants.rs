@@ -4,12 +4,12 @@
 use super::{Rebuild, Rewritten};
 use crate::memory::output_roots;
 use crate::uniform::Facts;
-use permalloy_ir::{Arg, DType, Dim, Graph, Node, Output, PrimKind, PrimOp, TensorType, ValueId};
+use permalloy_ir::{Arg, DType, Dim, Graph, Node, Op, Output, PrimKind, PrimOp, TensorType, ValueId};
+use std::sync::Arc;
 
 /// Says whether anything has changed.
 pub(super) fn apply(work: &mut Rewritten) -> bool {
     let graph = &work.graph;
-    let mut changed = false;
     let facts = Facts::of(graph);
     // What is returned, itself or by a view, has memory of its own and promised strides.
     let owns = output_roots(graph);
@@ -19,48 +19,53 @@ pub(super) fn apply(work: &mut Rewritten) -> bool {
             returned[v.0 as usize] = true;
         }
     }
+    let decide = |node: &Node| {
+        let v = node.result().filter(|v| !returned[v.0 as usize] && !owns[v.0 as usize])?;
+        change(graph, &facts, node, v).filter(|_| graph.ty(v).strides.is_none())
+    };
+    let changes: Vec<Option<Change>> = graph.nodes().map(|(_, node)| decide(node)).collect();
+    if changes.iter().all(Option::is_none) {
+        return false;
+    }
     let mut rebuild = Rebuild::new(graph);
-    for (_, node) in graph.nodes() {
-        let free = |v: &ValueId| !returned[v.0 as usize] && !owns[v.0 as usize];
-        let plain = node.result().filter(|v| free(v) && graph.ty(*v).strides.is_none());
-        if let (Some(p), Some(v)) = (node.prim(), plain) {
-            if let Some(same) = same_as_operand(graph, &facts, p, node) {
-                changed = true;
+    for ((_, node), change) in graph.nodes().zip(changes) {
+        match (change, node.result()) {
+            (Some(Change::Operand(same)), Some(v)) => {
                 let same = rebuild.get(same);
                 rebuild.bind(v, same);
-                continue;
             }
-            if p == PrimOp::Permute && moves_single_elements(graph, node) {
-                changed = true;
-                let shape = vec![("shape".into(), Arg::dims(graph.shape(v)))];
-                let reshape = Node { op: permalloy_ir::Op::Prim(PrimOp::Reshape), kwargs: shape, ..node.clone() };
-                rebuild.copy(graph, &reshape);
-                continue;
+            (Some(Change::Prim(op, kwargs)), Some(_)) => {
+                let args = if op == PrimOp::Full { vec![] } else { node.args.clone() };
+                rebuild.copy(graph, &Node { op: Op::Prim(op), args, kwargs, ..node.clone() });
             }
-            if p != PrimOp::Full
-                && p.kind() != PrimKind::View
-                && let Some(value) = facts.get(v).as_constant().and_then(|c| argument(graph.ty(v), c))
-            {
-                changed = true;
-                let ty = graph.ty(v);
-                let attrs = vec![
-                    ("value".into(), value),
-                    ("shape".into(), Arg::dims(&ty.shape)),
-                    ("dtype".into(), Arg::DType(ty.dtype)),
-                ];
-                let result = Some((graph.value(v).name.clone(), ty.clone()));
-                let op = permalloy_ir::Op::Prim(PrimOp::Full);
-                let id = rebuild.out.add_node(op, vec![], attrs, vec![result], node.loc.clone());
-                if let Some(new) = rebuild.out.node(id).result() {
-                    rebuild.bind(v, new);
-                }
-                continue;
-            }
+            _ => rebuild.copy(graph, node),
         }
-        rebuild.copy(graph, node);
     }
     work.graph = rebuild.finish(graph);
-    changed
+    true
+}
+
+/// What a node becomes.
+enum Change {
+    Operand(ValueId),
+    Prim(PrimOp, Vec<(Arc<str>, Arg)>),
+}
+
+fn change(graph: &Graph, facts: &Facts, node: &Node, v: ValueId) -> Option<Change> {
+    let p = node.prim()?;
+    if let Some(same) = same_as_operand(graph, facts, p, node) {
+        return Some(Change::Operand(same));
+    }
+    let ty = graph.ty(v);
+    let shape = || ("shape".into(), Arg::dims(&ty.shape));
+    if p == PrimOp::Permute && moves_single_elements(graph, node) {
+        return Some(Change::Prim(PrimOp::Reshape, vec![shape()]));
+    }
+    if p == PrimOp::Full || p.kind() == PrimKind::View {
+        return None;
+    }
+    let value = argument(ty, facts.get(v).as_constant()?)?;
+    Some(Change::Prim(PrimOp::Full, vec![("value".into(), value), shape(), ("dtype".into(), Arg::DType(ty.dtype))]))
 }
 
 /// Whether a permutation keeps the order of all dims but those of size 1. Of few dims it may be the transpose of a matrix

@@ -90,7 +90,8 @@ pub fn held(graph: &Graph, options: &RewriteOptions, overrides: &[Entry]) -> Vec
     attention::HELD.iter().map(entry).collect()
 }
 
-/// The rewritten graph. Nodes that it no longer needs are left in it for the cleaning that follows.
+/// The rewritten graph. Nodes that it no longer needs are left in it for the cleaning that follows if anything was
+/// recorded.
 #[derive(Clone, Debug)]
 pub struct Rewritten {
     pub graph: Graph,
@@ -103,8 +104,8 @@ pub struct Rewritten {
 }
 
 /// Applies every rewrite that is on.
-pub fn rewrite(graph: &Graph, options: &RewriteOptions) -> Rewritten {
-    let mut out = Rewritten { graph: graph.clone(), records: vec![], gone: vec![], made: vec![] };
+pub fn rewrite(graph: Graph, options: &RewriteOptions) -> Rewritten {
+    let mut out = Rewritten { graph, records: vec![], gone: vec![], made: vec![] };
     if options.is_on("constants") && constants::apply(&mut out) {
         out.graph = simplify(&out.graph);
     }
