@@ -26,7 +26,7 @@ def test_every_option_it_lists_exists_and_has_the_default_it_says():
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", listed, re.M)
     assert len(rows) >= 5
     config = Config.__new__(Config)
-    config.routes, config.deny = {}, []
+    config.routes, config.rewrites, config.deny = {}, {}, []
     said = {"off": False, "on": True, "none": None, "0": 0}
     for name, default in rows:
         value = getattr(config, name)
