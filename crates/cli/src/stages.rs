@@ -9,7 +9,10 @@ use permalloy_interp::{Options, run};
 use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
-use permalloy_passes::{algebra, partition, simplify};
+use permalloy_ops::policy::Policy;
+use permalloy_passes::{
+    RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
+};
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -35,6 +38,11 @@ pub const STAGES: &[Stage] = &[
         name: "route",
         doc: "give every operator its route (`// options:` may override); prints the graph",
         apply: route_all,
+    },
+    Stage {
+        name: "rewrite",
+        doc: "route all but what patterns are found by, clean, rewrite, clean; prints the graph and what was decided",
+        apply: rewrite_patterns,
     },
     Stage { name: "algebra", doc: "apply the equations of prims; prints the graph", apply: algebraic },
     Stage {
@@ -148,6 +156,30 @@ fn algebraic(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let graph = algebra(work.graph()?);
     work.printed = graph.to_string();
+    work.graph = Some(graph);
+    Ok(())
+}
+
+/// Attention is rewritten whether it pays or not, unless `// options:` says otherwise.
+fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let target = &work.options.target;
+    let policy = Policy::of(target).ok_or_else(|| format!("there is no policy for target {target}"))?;
+    let always = ("attention".to_string(), "always".to_string());
+    let lines: Vec<_> = std::iter::once(always).chain(work.options.rewrites.iter().cloned()).collect();
+    let options = RewriteOptions::of(&lines)?;
+    let mut overrides = parse_overrides(&work.options.routes)?;
+    let held = held(work.graph()?, &options, &overrides);
+    overrides.extend(held.iter().cloned());
+    let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
+    let rewritten = rewrite(routed, &options, &held);
+    verify(&rewritten.graph).map_err(|e| e.to_string())?;
+    let graph = simplify(&rewritten.graph);
+    work.printed = graph.to_string();
+    for r in &rewritten.records {
+        // Writing to a string cannot fail.
+        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
+    }
     work.graph = Some(graph);
     Ok(())
 }

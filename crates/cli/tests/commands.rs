@@ -150,6 +150,9 @@ fn reproducers_are_replayed() {
         ("\"deny\": [1]", "has a deny that is no list of texts"),
         ("\"routes\": [[\"a\"]]", "has routes that are no pairs of texts"),
         ("\"strict\": 1", "has a strict that is no bool"),
+        ("\"rewrites\": [\"attention\"]", "has rewrites that are no pairs of texts"),
+        ("\"rewrites\": [[\"atention\", \"off\"]]", "no rewrite `atention`; did you mean attention?"),
+        ("\"rewrites\": [[\"attention\", \"of\"]]", "rewrite attention is on, off or always, not `of`"),
     ] {
         std::fs::write(&file, format!("// options: {{{option}}}\n{GRAPH}")).unwrap();
         let (status, _, err) = permalloy(&["opt", path], "");

@@ -103,11 +103,15 @@ fn json_string(s: &str) -> String {
     out
 }
 
-/// Reads `config.routes` (pairs) and `config.deny` as a compile would. Returns operator patterns of `deny` that match nothing
+/// Reads `config.routes` and `config.rewrites` (pairs) and `config.deny` as a compile would. Returns operator patterns of `deny` that match nothing
 /// in the operator table. A mistake raises `ValueError` with the nearest names.
 #[pyfunction]
-fn check_options(routes: Vec<(String, String)>, deny: Vec<String>) -> PyResult<Vec<String>> {
-    pipeline::check_options(&routes, &deny).map_err(PyValueError::new_err)
+fn check_options(
+    routes: Vec<(String, String)>,
+    rewrites: Vec<(String, String)>,
+    deny: Vec<String>,
+) -> PyResult<Vec<String>> {
+    pipeline::check_options(&routes, &rewrites, &deny).map_err(PyValueError::new_err)
 }
 
 /// The entry of `config.deny` that forbids an operator to run as PyTorch's own kernel, if one does.

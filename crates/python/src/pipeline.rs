@@ -36,6 +36,8 @@ pub struct Options {
     pub strict: bool,
     /// Overrides: operator (with `*` allowed) to `native`, `decompose` or the name of a rule; the last match counts.
     pub routes: Vec<(String, String)>,
+    /// Rewrites by name: `on`, `off` or `always`.
+    pub rewrites: Vec<(String, String)>,
     /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
     pub deny: Vec<String>,
     /// Run the verifier after each pass.
@@ -170,16 +172,22 @@ fn driver_options(options: &Options) -> permalloy_driver::Options {
     permalloy_driver::Options {
         target: options.target.clone(),
         routes: options.routes.clone(),
+        rewrites: options.rewrites.clone(),
         deny: options.deny.clone(),
         strict: options.strict,
         check: options.check,
     }
 }
 
-/// Reads overrides and denied decisions as a compile would. The error says what is wrong with one. Returns operator
+/// Reads overrides, rewrites and denied decisions as a compile would. The error says what is wrong with one. Returns operator
 /// patterns of `deny` that match nothing in the operator table.
-pub fn check_options(routes: &[(String, String)], deny: &[String]) -> Result<Vec<String>, String> {
+pub fn check_options(
+    routes: &[(String, String)],
+    rewrites: &[(String, String)],
+    deny: &[String],
+) -> Result<Vec<String>, String> {
     permalloy_passes::parse_overrides(routes)?;
+    permalloy_passes::RewriteOptions::of(rewrites)?;
     let deny = deny.iter().map(|d| permalloy_driver::Deny::parse(d)).collect::<Result<Vec<_>, _>>()?;
     let known = |d: &permalloy_driver::Deny| permalloy_ops::table().keys().any(|n| glob(d.pattern(), n));
     Ok(deny.iter().filter(|d| !known(d)).map(|d| d.pattern().to_string()).collect())
