@@ -64,6 +64,12 @@ fn explain(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
     py.detach(|| errors::guarded(|| pipeline::explain(text, &options))).map_err(|e| errors::compile_error(py, e))
 }
 
+/// The Triton form of a graph for a device (`cuda-sm90`, `ascend-a2`, …), as JSON.
+#[pyfunction]
+fn triton_sources(py: Python<'_>, text: &str, device: &str) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device))).map_err(|e| errors::compile_error(py, e))
+}
+
 /// Returns its arguments at the given positions. For measuring what a call costs.
 #[pyfunction]
 fn passthrough(py: Python<'_>, integers: Vec<bool>, outputs: Vec<Option<usize>>) -> PyResult<Callable> {
@@ -127,6 +133,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(compile_joint, m)?)?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(explain, m)?)?;
+    m.add_function(wrap_pyfunction!(triton_sources, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
     m.add_function(wrap_pyfunction!(profile, m)?)?;

@@ -1,6 +1,6 @@
 //! Addresses of loads and stores, and values that are indices.
 
-use crate::emit::{Emitter, Key, Value, bits};
+use crate::emit::{Emitter, Key, Value, bits, bound_name, index_name};
 use crate::error::{Part, construct};
 use crate::expression;
 use permalloy_ir::{DType, Dim};
@@ -13,7 +13,7 @@ type Made = (String, u32, usize);
 fn index(e: &mut Emitter<'_>, d: usize, first: usize, last: usize) -> Part<Value> {
     let dim = e.s.dims[d].clone();
     let depth = e.depth_of(1 << d)?;
-    let whole = Value { text: dim.name.to_string(), dims: 1 << d, depth, literal: false };
+    let whole = Value { text: index_name(dim.name), dims: 1 << d, depth, literal: false };
     if first == 0 && last == dim.axes.len() - 1 {
         return Ok(whole);
     }
@@ -23,7 +23,7 @@ fn index(e: &mut Emitter<'_>, d: usize, first: usize, last: usize) -> Part<Value
     }
     let size = |range: &[usize]| Dim::product(range.iter().map(|a| &e.k.axes[*a].size));
     let (inner, run) = (size(&dim.axes[last + 1..]), size(&dim.axes[first..=last]));
-    let mut text = dim.name.to_string();
+    let mut text = index_name(dim.name);
     if !inner.is_const(1) {
         text = format!("{text} // {}", e.size(&inner));
     }
@@ -193,7 +193,7 @@ fn depth_for(e: &Emitter<'_>, dims: u32, least: usize) -> Part<usize> {
 
 /// A bound of a dim that is none of these.
 fn is_bound_outside(e: &Emitter<'_>, mask: &str, dims: u32) -> bool {
-    bits(!dims & ((1 << e.s.dims.len()) - 1)).any(|d| mask == format!("{}_in", e.s.dims[d].name))
+    bits(!dims & ((1 << e.s.dims.len()) - 1)).any(|d| mask == bound_name(e.s.dims[d].name))
 }
 
 /// Whether a loaded index is in range, and what it adds to an address.

@@ -1,7 +1,7 @@
 //! The body of a kernel under a schedule: grid, loops, phases, and what reductions leave behind.
 
 use crate::address;
-use crate::emit::{Emitter, Key, Value, bits, block_name};
+use crate::emit::{Emitter, Key, Value, bits, block_name, start_name};
 use crate::error::{Part, construct};
 use crate::expression;
 use crate::schedule::Walk;
@@ -14,7 +14,6 @@ pub(crate) struct Tail {
     /// The reduction.
     pub reduce: OpId,
     pub op: PrimOp,
-    pub over: Over,
     pub x: OpId,
     pub dtype: DType,
     /// Dims folded, as bits.
@@ -100,7 +99,7 @@ fn loop_header(e: &mut Emitter<'_>, d: usize) -> String {
     let dim = e.s.dims[d].clone();
     let size = e.size(&dim.size);
     let block = block_name(dim.name);
-    let name = dim.name;
+    let (name, start) = (dim.name, start_name(dim.name));
     match &dim.walk {
         Walk::Divided { chunk, .. } => {
             let chunk = e.size(chunk);
@@ -108,16 +107,16 @@ fn loop_header(e: &mut Emitter<'_>, d: usize) -> String {
             let depth = e.depth();
             let first = e.name(&format!("{name}_first"));
             e.line(depth, format!("{first} = {part} * {chunk}"));
-            format!("for {name}_start in range({first}, tl.minimum({first} + {chunk}, {size}), {block}):")
+            format!("for {start} in range({first}, tl.minimum({first} + {chunk}, {size}), {block}):")
         }
-        _ => format!("for {name}_start in range(0, {size}, {block}):"),
+        _ => format!("for {start} in range(0, {size}, {block}):"),
     }
 }
 
 fn open_loop(e: &mut Emitter<'_>, d: usize) {
     let header = loop_header(e, d);
     e.open_scope(header);
-    let first = format!("{}_start", e.s.dims[d].name);
+    let first = start_name(e.s.dims[d].name);
     e.open_dim(d, Some(&first));
 }
 

@@ -87,7 +87,9 @@ impl<'a> Emitter<'a> {
         names.insert(k.name.clone());
         let mut dims = Vec::new();
         for d in &s.dims {
-            names.insert(d.name.to_string());
+            names.insert(index_name(d.name));
+            names.insert(bound_name(d.name));
+            names.insert(start_name(d.name));
             names.insert(block_name(d.name));
             let exact = d.size.as_const().is_some_and(|n| n % i64::from(d.block) == 0);
             dims.push(d.position.is_some() && !exact);
@@ -265,17 +267,18 @@ impl<'a> Emitter<'a> {
             Some(first) => format!("{first} + {arange}"),
             None => arange,
         };
-        self.line(depth, format!("{name} = {text}"));
+        let index = index_name(name);
+        self.line(depth, format!("{index} = {text}"));
         if self.masked[d] {
             let size = self.s.dims[d].size.clone();
             let size = self.size(&size);
-            self.line(depth, format!("{name}_in = {name} < {size}"));
+            self.line(depth, format!("{} = {index} < {size}", bound_name(name)));
         }
     }
 
     /// `x_in & r_in` of these dims; None when none of them is masked.
     pub(crate) fn bounds(&self, dims: u32) -> Vec<String> {
-        bits(dims).filter(|d| self.masked[*d]).map(|d| format!("{}_in", self.s.dims[d].name)).collect()
+        bits(dims).filter(|d| self.masked[*d]).map(|d| bound_name(self.s.dims[d].name)).collect()
     }
 
     /// Dims that an access varies over.
@@ -487,6 +490,21 @@ impl<'a> Emitter<'a> {
 
 pub(crate) fn bits(dims: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |d| dims >> d & 1 == 1)
+}
+
+/// The variable that holds the indices of a dim.
+pub(crate) fn index_name(dim: &str) -> String {
+    format!("i{dim}")
+}
+
+/// Where they are in bounds.
+pub(crate) fn bound_name(dim: &str) -> String {
+    format!("i{dim}_in")
+}
+
+/// The first of a block.
+pub(crate) fn start_name(dim: &str) -> String {
+    format!("{dim}_start")
 }
 
 pub(crate) fn block_name(dim: &str) -> String {

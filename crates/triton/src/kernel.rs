@@ -258,7 +258,7 @@ fn tails(k: &Kernel, schedule: &Schedule) -> Vec<Tail> {
         if let OpKind::Reduce { op: p, over: over @ (Over::Rows | Over::All), x } = op.kind {
             let folded = schedule.folded(over).iter().fold(0, |m, d| m | 1 << d);
             let reduce = OpId(i as u32);
-            out.push(Tail { reduce, op: p, over, x, dtype: op.dtype, folded, partial: None, length: Dim::ONE });
+            out.push(Tail { reduce, op: p, x, dtype: op.dtype, folded, partial: None, length: Dim::ONE });
         }
     }
     out

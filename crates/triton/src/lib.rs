@@ -37,6 +37,7 @@ mod launch;
 mod normalise;
 mod scatter;
 mod schedule;
+mod text;
 
 pub use device::Device;
 pub use error::{Missing, Unsupported};
@@ -44,6 +45,7 @@ pub use json::program_json;
 pub use kernel::generate;
 pub use launch::{Arg, ArgKind, Generated, KernelLaunch, Launch, Memory, Scratch};
 pub use scatter::generate_scatter;
+pub use text::program_text;
 
 #[allow(unused_imports, reason = "the documentation names it")]
 use permalloy_loops::kernel::Kernel;

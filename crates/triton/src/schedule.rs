@@ -148,7 +148,7 @@ impl Scheduler<'_> {
         let n = self.kernel.axes.len();
         let points = self.device.tiles.pointwise;
         let all: Vec<usize> = (0..n).collect();
-        let other = self.contiguous_axis();
+        let other = if n < 2 { None } else { self.contiguous_axis() };
         if n < 2 || (other.is_none() && self.device.divides_tile_index) {
             let block = self.blocks(1, points.min(power(self.hint(&self.size(&all))))).1;
             return Ok(self.made(vec![self.dim("x", all, 0, block, Walk::Grid)], block));
