@@ -39,7 +39,7 @@ fn index(e: &mut Emitter<'_>, d: usize, first: usize, last: usize) -> Part<Value
 fn linear(e: &mut Emitter<'_>, access: &Access) -> Part<Made> {
     let mut terms: Vec<String> = Vec::new();
     if !access.offset.is_const(0) {
-        terms.push(e.size(&access.offset));
+        terms.push(e.offset(&access.offset));
     }
     let (mut dims, mut depth) = (0, 0);
     for d in 0..e.s.dims.len() {

@@ -3,7 +3,7 @@
 //! A value is written where it is first asked for, in the outermost scope that has everything it depends on: what does
 //! not vary inside of a loop is written before it.
 
-use crate::device::Device;
+use crate::device::{Device, Family};
 use crate::error::{Missing, Part, construct};
 use crate::launch::{Arg, ArgKind, Memory};
 use crate::schedule::{Schedule, Walk};
@@ -233,6 +233,18 @@ impl<'a> Emitter<'a> {
         let multiple_of_16 = d.div_exact(&Dim::from(16)).is_some();
         let kind = ArgKind::Size { value: d.clone(), wide: self.wide, multiple_of_16 };
         self.parameter(&wish, &format!("size {d}"), kind)
+    }
+
+    /// An offset; where a negative constant is taken for an access out of bounds, although masks keep it inside, it is a
+    /// parameter.
+    pub(crate) fn offset(&mut self, d: &Dim) -> String {
+        match d.as_const() {
+            Some(c) if c < 0 && self.device.family == Family::Ascend => {
+                let kind = ArgKind::Size { value: d.clone(), wide: self.wide, multiple_of_16: false };
+                self.parameter(&format!("minus_{}", -c), &format!("size {d}"), kind)
+            }
+            _ => self.size(d),
+        }
     }
 
     // --- indices of the tile ---

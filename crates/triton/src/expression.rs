@@ -184,10 +184,12 @@ pub(crate) fn binary(device: &Device, op: PrimOp, a: &str, b: &str, dtype: DType
         }
         FloorDiv if is_int => call("floor_div"),
         TruncDiv if is_int => call("trunc_div"),
+        Mod if is_single(device, dtype) => call("float_modulo"),
+        Fmod if is_single(device, dtype) => call("float_remainder"),
         Mod if is_int => call("modulo"),
         Fmod if is_int => call("remainder"),
-        Pow if dtype.compute() == DType::F32 && doubles(device) => call("power"),
-        Hypot if dtype.compute() == DType::F32 && doubles(device) => call("hypot"),
+        Pow if is_single(device, dtype) => call("power"),
+        Hypot if is_single(device, dtype) => call("hypot"),
         CopySign if is_float => call("copy_sign"),
         And if !is_float => infix("&"),
         Or if !is_float => infix("|"),
@@ -198,8 +200,9 @@ pub(crate) fn binary(device: &Device, op: PrimOp, a: &str, b: &str, dtype: DType
     }
 }
 
-fn doubles(device: &Device) -> bool {
-    !device.forbidden_dtypes.contains(&DType::F64)
+/// Held in f32, on a device that can compute it in doubles.
+fn is_single(device: &Device, dtype: DType) -> bool {
+    dtype.compute() == DType::F32 && !device.forbidden_dtypes.contains(&DType::F64)
 }
 
 /// `x` to a constant power by multiplication, where that is as accurate.

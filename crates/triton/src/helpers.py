@@ -138,7 +138,8 @@ def asinh(x):
 def acosh(x):
     """log1p(t + sqrt(t (t + 2))) with t = x - 1; log(2x) where x² is all there is."""
     t = tl.where(x > 1e9, 0.0, x - 1.0)
-    return tl.where(x > 1e9, tl.log(x) + 0.6931471805599453, log1p(t + tl.sqrt(t * (t + 2.0))))
+    y = tl.where(x > 1e9, tl.log(x) + 0.6931471805599453, log1p(t + tl.sqrt(t * (t + 2.0))))
+    return tl.where(x < 1.0, float("nan"), y)
 
 
 @triton.jit
@@ -200,6 +201,28 @@ def hypot(x, y):
     length = tl.sqrt(a * a + b * b).to(tl.float32)
     inf = float("inf")
     return tl.where((tl.abs(x) == inf) | (tl.abs(y) == inf), inf, length)
+
+
+@triton.jit
+def float_remainder(x, y):
+    """x - trunc(x / y) y without error: 27 bits of the quotient at a time, in doubles that hold every product exactly."""
+    rest = tl.abs(x).to(tl.float64)
+    divisor = tl.abs(y).to(tl.float64)
+    step = divisor * 1.8971375900641885e81
+    for _ in tl.static_range(11):
+        rest = rest - tl.floor(rest / step) * step
+        rest = tl.where(rest < 0.0, rest + step, rest)
+        rest = tl.where(rest >= step, rest - step, rest)
+        step = step * 7.450580596923828125e-9
+    rest = tl.where((divisor == float("inf")) & (tl.abs(x) < float("inf")), tl.abs(x), rest.to(tl.float32))
+    return tl.where(x < 0.0, -rest, rest)
+
+
+@triton.jit
+def float_modulo(x, y):
+    """As `float_remainder`, with the divisor's sign."""
+    rest = float_remainder(x, y)
+    return tl.where((rest != 0.0) & ((rest < 0.0) != (y < 0.0)), rest + y, rest)
 
 
 @triton.jit

@@ -10,6 +10,7 @@ pub(crate) fn normalise(kernel: &Kernel) -> Part<Kernel> {
     let mut k = kernel.clone();
     spell_out_positions(&mut k);
     drop_unit_axes(&mut k)?;
+    fold_only_stored(&mut k);
     fold_all_as_one(&mut k);
     merge_axes(&mut k);
     drop_dead(&mut k);
@@ -118,6 +119,28 @@ fn zero(dtype: DType) -> Scalar {
         DType::Bool => Scalar::Bool(false),
         d if d.is_float() => Scalar::Float(0.0),
         _ => Scalar::Int(0),
+    }
+}
+
+/// Where nothing but stores reads the results, they need not exist before the nest ends: programs may share the work.
+fn fold_only_stored(k: &mut Kernel) {
+    let of_columns = |o: &KernelOp| match o.kind {
+        OpKind::Reduce { over, .. } => Some(over == Over::Cols),
+        _ => None,
+    };
+    if !k.ops.iter().filter_map(of_columns).all(|c| c) {
+        return;
+    }
+    for op in &k.ops {
+        let stored = matches!(op.kind, OpKind::Store { .. });
+        if !stored && op.operands().iter().any(|x| of_columns(&k.ops[x.0 as usize]).is_some()) {
+            return;
+        }
+    }
+    for op in &mut k.ops {
+        if let OpKind::Reduce { over, .. } = &mut op.kind {
+            *over = Over::All;
+        }
     }
 }
 

@@ -244,10 +244,41 @@ impl Scheduler<'_> {
     fn total(&self) -> Part<Schedule> {
         let (kept, folded) = (self.axes(|r| r == AxisRole::Batch), self.axes(|r| r != AxisRole::Batch));
         let t = self.device.tiles;
-        let (x, r) = self.blocks(1, t.reduction.min(power(self.hint(&self.size(&folded)))));
-        let walk = self.divided(&self.size(&folded), r, self.hint(&self.size(&kept)));
+        if folded.len() > 1 && !self.device.divides_tile_index {
+            return self.total_of_affine(kept, folded);
+        }
+        let size = self.size(&folded);
+        let r = t.reduction.min(power(self.hint(&size)));
+        let (x, r) = self.blocks((t.reduction / r).min(power(self.hint(&self.size(&kept)))), r);
+        let walk = match size.as_const() {
+            Some(n) if n <= i64::from(r) => Walk::Whole,
+            _ => self.divided(&size, r, self.blocks_of(&self.size(&kept), x)),
+        };
         let dims = vec![self.dim("x", kept, 0, x, Walk::Grid), self.dim("r", folded, 1, r, walk)];
         Ok(Schedule { all: vec![1], ..self.made(dims, x * r) })
+    }
+
+    /// Folded axes that do not merge: the innermost two are the tile, the others scalars of the program.
+    fn total_of_affine(&self, kept: Vec<usize>, mut folded: Vec<usize>) -> Part<Schedule> {
+        let mut dims = Vec::new();
+        let inner = folded.split_off(folded.len() - 2);
+        if !kept.is_empty() {
+            dims.push(self.scalar("b", kept));
+        }
+        let first = dims.len();
+        if !folded.is_empty() {
+            dims.push(self.scalar("z", folded));
+        }
+        let sizes: Vec<Dim> = inner.iter().map(|a| self.kernel.axes[*a].size.clone()).collect();
+        let t = self.device.tiles;
+        let r = t.columns.min(power(self.hint(&sizes[1])));
+        let (x, r) = self.blocks((t.reduction / r).min(power(self.hint(&sizes[0]))), r);
+        let programs: i64 = dims.iter().map(|d| self.hint(&d.size)).product::<i64>() * self.blocks_of(&sizes[1], r);
+        let walk = self.divided(&sizes[0], x, programs);
+        dims.push(self.dim("x", vec![inner[0]], 0, x, walk));
+        dims.push(self.dim("r", vec![inner[1]], 1, r, Walk::Grid));
+        let all = (first..dims.len()).collect();
+        Ok(Schedule { all, ..self.made(dims, x * r) })
     }
 
     fn batches(&self) -> Vec<TileDim> {
