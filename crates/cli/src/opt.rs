@@ -9,7 +9,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 pub fn command(mut parser: Parser) -> Result<String, CliError> {
-    let (mut list, mut bless, mut stages, mut target) = (false, std::env::var_os("BLESS").is_some_and(|v| v == "1"), None, None);
+    let (mut list, mut bless, mut stages, mut target) =
+        (false, std::env::var_os("BLESS").is_some_and(|v| v == "1"), None, None);
     let mut paths: Vec<PathBuf> = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -30,7 +31,8 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         (Some(names), [path]) => {
             let stages = stages_named(names.split(',').map(str::trim)).map_err(CliError::Usage)?;
             let text = read(path)?;
-            run_stages_for(&text, &stages, target.as_deref()).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
+            run_stages_for(&text, &stages, target.as_deref())
+                .map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
         }
         _ if target.is_some() => Err(CliError::Usage("opt --target goes with --stage and one file".to_string())),
         (Some(_), _) => Err(CliError::Usage("opt --stage takes one file".to_string())),

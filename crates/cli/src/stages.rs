@@ -196,7 +196,11 @@ fn triton(work: &mut Work<'_>) -> Result<(), String> {
     let name = work.target.unwrap_or("cuda-sm90");
     let device = Device::of(name).ok_or_else(|| {
         let known = DEVICES.iter().map(|d| d.name);
-        format!("there is no device `{name}`{} (devices: {})", did_you_mean(name, known.clone()), known.collect::<Vec<_>>().join(", "))
+        format!(
+            "there is no device `{name}`{} (devices: {})",
+            did_you_mean(name, known.clone()),
+            known.collect::<Vec<_>>().join(", ")
+        )
     })?;
     let graphs = if work.pieces.is_empty() { std::slice::from_ref(work.graph()?) } else { &work.pieces[..] };
     let mut printed = String::new();

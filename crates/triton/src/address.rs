@@ -31,7 +31,11 @@ fn index(e: &mut Emitter<'_>, d: usize, first: usize, last: usize) -> Part<Value
         let n = e.size(&run);
         text = if inner.is_const(1) { format!("{text} % {n}") } else { format!("({text}) % {n}") };
     }
-    let wish = if first == last { format!("i{}", dim.axes[first]) } else { format!("i{}_{}", dim.axes[first], dim.axes[last]) };
+    let wish = if first == last {
+        format!("i{}", dim.axes[first])
+    } else {
+        format!("i{}_{}", dim.axes[first], dim.axes[last])
+    };
     Ok(e.define(key, &wish, text, 1 << d, depth))
 }
 
@@ -104,7 +108,13 @@ fn masks(e: &mut Emitter<'_>, access: &Access) -> Part<(Vec<String>, u32, usize)
 }
 
 /// Pointer and mask of an access over at least `dims`; empty mask where all of it is in bounds. `extra` is added to the address.
-fn place(e: &mut Emitter<'_>, b: BufferId, access: &Access, dims: u32, extra: Option<&Value>) -> Part<(String, Vec<String>, u32, usize)> {
+fn place(
+    e: &mut Emitter<'_>,
+    b: BufferId,
+    access: &Access,
+    dims: u32,
+    extra: Option<&Value>,
+) -> Part<(String, Vec<String>, u32, usize)> {
     let pointer = e.pointer(b);
     let (mut text, mut varies, mut depth) = linear(e, access)?;
     let (mut mask, mask_dims, mask_depth) = masks(e, access)?;

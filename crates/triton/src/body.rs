@@ -33,11 +33,13 @@ pub(crate) fn write(e: &mut Emitter<'_>, tails: &[Tail]) -> Part<Dim> {
         }
     }
     let programs = open_grid(e);
-    let looped = (0..e.s.dims.len()).find(|d| matches!(e.s.dims[*d].walk, Walk::Loop | Walk::Divided { .. }));
-    match looped {
-        None => nest(e, tails, None)?,
-        Some(d) if e.s.cols.contains(&d) => phases(e, tails, d)?,
-        Some(d) => nest(e, tails, Some(d))?,
+    let is_loop = |d: &usize| matches!(e.s.dims[*d].walk, Walk::Loop | Walk::Divided { .. });
+    let loops: Vec<usize> = (0..e.s.dims.len()).filter(is_loop).collect();
+    let of_columns = |d: &usize| e.s.cols.contains(d);
+    match loops.iter().any(of_columns) {
+        true if loops.iter().all(of_columns) => phases(e, tails, &loops)?,
+        true => return construct("loops over rows and over columns in one program"),
+        false => nest(e, tails, &loops)?,
     }
     Ok(programs)
 }
@@ -109,15 +111,23 @@ fn loop_header(e: &mut Emitter<'_>, d: usize) -> String {
             e.line(depth, format!("{first} = {part} * {chunk}"));
             format!("for {start} in range({first}, tl.minimum({first} + {chunk}, {size}), {block}):")
         }
+        _ if dim.position.is_none() => format!("for {start} in range(0, {size}):"),
         _ => format!("for {start} in range(0, {size}, {block}):"),
     }
 }
 
-fn open_loop(e: &mut Emitter<'_>, d: usize) {
-    let header = loop_header(e, d);
-    e.open_scope(header);
-    let first = start_name(e.s.dims[d].name);
-    e.open_dim(d, Some(&first));
+/// Opens the loops over these dims, the first outermost.
+fn open_loops(e: &mut Emitter<'_>, loops: &[usize]) {
+    for d in loops {
+        let header = loop_header(e, *d);
+        e.open_scope(header);
+        let first = start_name(e.s.dims[*d].name);
+        e.open_dim(*d, Some(&first));
+    }
+}
+
+fn close_loops(e: &mut Emitter<'_>, loops: &[usize]) {
+    loops.iter().for_each(|_| e.close_scope());
 }
 
 /// A total that a loop adds to.
@@ -170,11 +180,7 @@ fn add_to(e: &mut Emitter<'_>, total: &Total, op: PrimOp, x: OpId, dtype: DType,
 fn stores<'k>(e: &Emitter<'k>) -> Vec<(usize, &'k KernelOp)> {
     let k = e.k;
     let after = |v: OpId| matches!(k.op(v).kind, OpKind::Reduce { over, .. } if over != Over::Cols);
-    k.ops
-        .iter()
-        .enumerate()
-        .filter(|(_, o)| matches!(&o.kind, OpKind::Store { value, .. } if !after(*value)))
-        .collect()
+    k.ops.iter().enumerate().filter(|(_, o)| matches!(&o.kind, OpKind::Store { value, .. } if !after(*value))).collect()
 }
 
 fn write_store(e: &mut Emitter<'_>, op: &KernelOp) -> Part<()> {
@@ -185,20 +191,20 @@ fn write_store(e: &mut Emitter<'_>, op: &KernelOp) -> Part<()> {
 }
 
 /// One pass over everything, in a loop or not.
-fn nest(e: &mut Emitter<'_>, tails: &[Tail], looped: Option<usize>) -> Part<()> {
+fn nest(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
     let dims = dims_of_values(e);
     let mut totals = Vec::new();
-    if let Some(d) = looped {
+    if !loops.is_empty() {
         for t in tails {
             let over = dims[t.x.0 as usize] | t.folded;
             totals.push(open_total(e, &format!("{}_{}", t.op.name(), t.reduce.0), t.op, t.dtype, over)?);
         }
-        open_loop(e, d);
+        open_loops(e, loops);
     }
     for (_, op) in stores(e) {
         write_store(e, op)?;
     }
-    if looped.is_none() {
+    if loops.is_empty() {
         for t in tails {
             let v = e.tensor(t.x)?;
             finish_tail(e, t, &v, e.k.op(t.x).dtype)?;
@@ -208,7 +214,7 @@ fn nest(e: &mut Emitter<'_>, tails: &[Tail], looped: Option<usize>) -> Part<()> 
     for (t, total) in tails.iter().zip(&totals) {
         add_to(e, total, t.op, t.x, t.dtype, t.folded)?;
     }
-    e.close_scope();
+    close_loops(e, loops);
     for (t, total) in tails.iter().zip(totals) {
         finish_total(e, t, &total)?;
     }
@@ -274,11 +280,13 @@ pub(crate) fn slots(e: &Emitter<'_>, folded: u32) -> Dim {
     Dim::product(&bits(folded).map(|d| e.tile_count(d)).collect::<Vec<_>>())
 }
 
-/// A loop over the folded dim for each level of reductions that build on each other.
-fn phases(e: &mut Emitter<'_>, tails: &[Tail], d: usize) -> Part<()> {
+/// A pass over the folded dims for each level of reductions that build on each other.
+fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
+    let cols = e.s.cols.clone();
+    let col_bits = cols.iter().fold(0u32, |m, d| m | 1 << d);
     let (k, dims) = (e.k, dims_of_values(e));
-    let varies = |i: usize| dims[i] >> d & 1 == 1;
-    let folds = |t: &Tail| t.folded >> d & 1 == 1;
+    let varies = |i: usize| dims[i] & col_bits != 0;
+    let folds = |t: &Tail| t.folded & col_bits != 0;
     let mut phase = vec![0usize; k.ops.len()];
     for (i, op) in k.ops.iter().enumerate() {
         phase[i] = op.operands().iter().map(|x| phase[x.0 as usize]).max().unwrap_or(0);
@@ -316,7 +324,7 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], d: usize) -> Part<()> {
         }
         let mut totals = Vec::new();
         for (i, r, x, dtype) in &reduces {
-            let over = dims[x.0 as usize] | 1 << d;
+            let over = dims[x.0 as usize] | col_bits;
             totals.push(open_total(e, &format!("{}_{i}_parts", r.name()), *r, *dtype, over)?);
         }
         let mut tail_totals = Vec::new();
@@ -324,12 +332,12 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], d: usize) -> Part<()> {
             let over = dims[t.x.0 as usize] | t.folded;
             tail_totals.push(open_total(e, &format!("{}_{}_parts", t.op.name(), t.reduce.0), t.op, t.dtype, over)?);
         }
-        open_loop(e, d);
+        open_loops(e, loops);
         for op in inner {
             write_store(e, op)?;
         }
         for ((_, r, x, dtype), total) in reduces.iter().zip(&totals) {
-            add_to(e, total, *r, *x, *dtype, 1 << d)?;
+            add_to(e, total, *r, *x, *dtype, col_bits)?;
         }
         let mut of_loop = tail_totals.iter();
         for t in &in_loop {
@@ -340,11 +348,11 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], d: usize) -> Part<()> {
                 add_to(e, total, t.op, t.x, t.dtype, t.folded)?;
             }
         }
-        e.close_scope();
+        close_loops(e, loops);
         for ((i, r, _, dtype), total) in reduces.iter().zip(&totals) {
-            let text = e.fold(*r, total.name.clone(), *dtype, &[d])?;
+            let text = e.fold(*r, total.name.clone(), *dtype, &cols)?;
             let depth = e.depth();
-            e.define(Key::Op(*i as u32), &format!("{}_{i}", r.name()), text, total.dims & !(1 << d), depth);
+            e.define(Key::Op(*i as u32), &format!("{}_{i}", r.name()), text, total.dims & !col_bits, depth);
         }
         let folded: Vec<&&Tail> = in_loop.iter().filter(|t| folds(t)).collect();
         for (t, total) in folded.into_iter().zip(&tail_totals) {

@@ -69,9 +69,10 @@ pub(crate) struct Emitter<'a> {
 
 /// What no value of ours may be called.
 const RESERVED: &[&str] = &[
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
-    "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or",
-    "pass", "raise", "return", "try", "while", "with", "yield", "tl", "triton", "range", "float", "min", "max", "tile",
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield", "tl", "triton", "range", "float", "min",
+    "max", "tile",
 ];
 
 impl<'a> Emitter<'a> {
@@ -187,7 +188,9 @@ impl<'a> Emitter<'a> {
         for d in bits(dims) {
             match self.open[d] {
                 Some(at) => depth = depth.max(at),
-                None => return construct(format!("a value is needed outside of its loop over {}", self.s.dims[d].name)),
+                None => {
+                    return construct(format!("a value is needed outside of its loop over {}", self.s.dims[d].name));
+                }
             }
         }
         Ok(depth)

@@ -255,7 +255,9 @@ pub(crate) fn unary(device: &Device, op: PrimOp, x: &str, from: DType, to: DType
         Sqrt if !wide && device.ieee_division => call("tl.sqrt_rn"),
         Sqrt => call("tl.sqrt"),
         Rsqrt => call("tl.rsqrt"),
-        Reciprocal if !wide && device.ieee_division => Ok(format!("tl.div_rn(tl.full({x}.shape, 1.0, tl.float32), {x})")),
+        Reciprocal if !wide && device.ieee_division => {
+            Ok(format!("tl.div_rn(tl.full({x}.shape, 1.0, tl.float32), {x})"))
+        }
         Reciprocal => Ok(format!("1.0 / {x}")),
         Sin => call("tl.sin"),
         Cos => call("tl.cos"),

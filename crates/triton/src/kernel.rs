@@ -1,5 +1,6 @@
 //! A kernel of the loop IR as launches.
 
+use crate::Options;
 use crate::body::{self, Tail};
 use crate::device::Device;
 use crate::emit::{Emitter, Memories, bits, block_name};
@@ -8,7 +9,6 @@ use crate::helpers;
 use crate::launch::{Generated, KernelLaunch, Launch, Memory, Scratch};
 use crate::normalise::normalise;
 use crate::schedule::{Schedule, Scheduler, Walk};
-use crate::Options;
 use permalloy_ir::{DType, Device as Place, Dim, SymbolInfo, SymbolValues, contiguous_strides};
 use permalloy_loops::kernel::{
     Access, Axis, AxisRole, Buffer, BufferId, BufferKind, Fused, Kernel, KernelOp, OpId, OpKind, Over,
@@ -141,8 +141,7 @@ impl<'a> Generator<'a> {
 
     /// Whether some buffer, or the loops themselves, may be longer than 32 bits count.
     pub(crate) fn is_wide(&self, k: &Kernel) -> bool {
-        self.options.wide_index
-            || self.extents(k).iter().any(|d| d.eval(&self.hints).unwrap_or(i64::MAX) > LONGEST)
+        self.options.wide_index || self.extents(k).iter().any(|d| d.eval(&self.hints).unwrap_or(i64::MAX) > LONGEST)
     }
 
     /// What 32-bit indices must count.
@@ -237,7 +236,9 @@ fn header(k: &Kernel, schedule: &Schedule) -> String {
             Walk::Grid => format!("blocks of {}, one a program", d.block),
             Walk::Whole => format!("whole, as a block of {}", d.block),
             Walk::Loop => format!("blocks of {}, in a loop", d.block),
-            Walk::Divided { parts, chunk } => format!("blocks of {}, in a loop over one of {parts} runs of {chunk}", d.block),
+            Walk::Divided { parts, chunk } => {
+                format!("blocks of {}, in a loop over one of {parts} runs of {chunk}", d.block)
+            }
         };
         let _ = writeln!(out, "# {} < {}: {walk}", d.name, d.size);
     }
@@ -274,7 +275,8 @@ fn second_launches(k: &Kernel, tails: &[Tail], slots: &[Dim]) -> Vec<Kernel> {
         let at = place.unwrap_or_else(|| {
             let mut axes = vec![Axis { size: n.clone(), role: AxisRole::Row }];
             axes.extend(kept.iter().map(|a| Axis { size: k.axes[*a].size.clone(), role: AxisRole::Col }));
-            let name = format!("{}_total{}", k.name, if out.is_empty() { String::new() } else { out.len().to_string() });
+            let name =
+                format!("{}_total{}", k.name, if out.is_empty() { String::new() } else { out.len().to_string() });
             let what = Fused { op: "sum of the parts of the programs before".into(), loc: None };
             out.push((kept.clone(), n.clone(), Kernel { name, axes, ops: vec![], fused: vec![what] }));
             out.len() - 1

@@ -35,11 +35,16 @@ fn atomic(g: &mut Generator<'_>, s: &Scatter) -> Part<()> {
     let (out, out_access) = &s.out;
     let dtype = g.buffers[out.0 as usize].dtype;
     let sums = dtype.compute();
-    if !matches!(sums, DType::F32 | DType::F64 | DType::I32 | DType::I64) || g.device.forbidden_dtypes.contains(&dtype) {
+    if !matches!(sums, DType::F32 | DType::F64 | DType::I32 | DType::I64) || g.device.forbidden_dtypes.contains(&dtype)
+    {
         return Err(Missing::Operation { op: PrimOp::IndexSum, dtype });
     }
     let elements = g.buffers[out.0 as usize].extent();
-    let target = if sums == dtype { *out } else { g.scratch(&format!("{}_f32", g.buffers[out.0 as usize].name), sums, elements.clone()) };
+    let target = if sums == dtype {
+        *out
+    } else {
+        g.scratch(&format!("{}_f32", g.buffers[out.0 as usize].name), sums, elements.clone())
+    };
     g.launches.push(zero(g, target));
     // The additions, as a kernel whose store is then written as an addition.
     let axes = s.axes.iter().map(|n| Axis { size: n.clone(), role: AxisRole::Batch }).collect();

@@ -177,9 +177,9 @@ impl Scheduler<'_> {
             _ => None,
         };
         let strided = self.kernel.ops.iter().filter_map(|o| access(&o.kind));
-        strided
-            .filter(|x| !x.strides[n - 1].is_const(1) && !x.strides[n - 1].is_const(0))
-            .find_map(|x| (0..n - 1).rev().find(|a| x.strides[*a].is_const(1) && self.hint(&self.kernel.axes[*a].size) > 4))
+        strided.filter(|x| !x.strides[n - 1].is_const(1) && !x.strides[n - 1].is_const(0)).find_map(|x| {
+            (0..n - 1).rev().find(|a| x.strides[*a].is_const(1) && self.hint(&self.kernel.axes[*a].size) > 4)
+        })
     }
 
     fn row_blocks(&self, size: &Dim, streams: usize) -> (bool, u32, u32) {
@@ -291,7 +291,10 @@ impl Scheduler<'_> {
         let mut dims = self.batches();
         let (row_size, col_size) = (self.size(&rows), self.size(&cols));
         let (whole, x, r) = self.row_blocks(&col_size, self.streams());
-        let (x, r) = self.blocks(if whole { x } else { 32 }.min(power(self.hint(&row_size))), if whole { r } else { r.min(128) });
+        // Columns of several loops leave no loop for the rows.
+        let whole = whole && (cols.len() < 2 || self.device.divides_tile_index);
+        let (x, r) = self
+            .blocks(if whole { x } else { 32 }.min(power(self.hint(&row_size))), if whole { r } else { r.min(128) });
         let r = if whole { power(self.hint(&col_size)) } else { r };
         let batch = self.hint(&self.size(&self.axes(|r| r == AxisRole::Batch)));
         let x_walk = if whole { self.divided(&row_size, x, batch) } else { Walk::Grid };
@@ -316,25 +319,55 @@ impl Scheduler<'_> {
         Ok(Schedule { rows: vec![at], all: vec![at, at + 1], ..self.made(dims, x * r) })
     }
 
-    /// Leaves one axis to each dim of the tile; outer kept axes become scalars of the program.
+    /// Leaves one axis to each dim of the tile. The outer axes of what the grid walks become scalars of the program, those of
+    /// what a program walks loops around it.
     fn only_affine(&self, s: &mut Schedule) -> Part<()> {
         let mut scalars: Vec<usize> = Vec::new();
-        for d in s.dims.iter_mut().filter(|d| d.position.is_some() && d.axes.len() > 1) {
-            if d.walk != Walk::Grid {
-                return construct("several axes that do not merge are folded together");
+        let mut around: Vec<(usize, Vec<usize>)> = Vec::new();
+        for i in 0..s.dims.len() {
+            let d = &mut s.dims[i];
+            if d.position.is_none() || d.axes.len() < 2 {
+                continue;
             }
-            scalars.extend(d.axes.drain(..d.axes.len() - 1));
+            let outer: Vec<usize> = d.axes.drain(..d.axes.len() - 1).collect();
             d.size = self.kernel.axes[d.axes[0]].size.clone();
             d.block = d.block.min(power(self.hint(&d.size)));
+            let folded = [&s.cols, &s.rows, &s.all].iter().any(|f| f.contains(&i));
+            match &d.walk {
+                Walk::Grid if folded => return construct("several axes that do not merge are folded by the grid"),
+                Walk::Grid => scalars.extend(outer),
+                Walk::Divided { .. } => {
+                    d.walk = self.divided(&d.size, d.block, 1);
+                    around.push((i, outer));
+                }
+                Walk::Whole | Walk::Loop => around.push((i, outer)),
+            }
         }
-        if scalars.is_empty() {
-            return Ok(());
+        if around.len() > 1 {
+            return construct("rows and columns of several axes that do not merge");
         }
-        scalars.sort_unstable();
-        s.dims.insert(0, self.scalar("outer", scalars));
+        // A loop around goes first, and folds what the dim it was cut from folds.
+        for (i, axes) in around {
+            let loops = TileDim { walk: Walk::Loop, ..self.scalar("q", axes) };
+            self.insert(s, loops);
+            for folded in [&mut s.cols, &mut s.rows, &mut s.all] {
+                if folded.contains(&(i + 1)) {
+                    folded.insert(0, 0);
+                }
+            }
+        }
+        if !scalars.is_empty() {
+            scalars.sort_unstable();
+            let outer = self.scalar("o", scalars);
+            self.insert(s, outer);
+        }
+        Ok(())
+    }
+
+    fn insert(&self, s: &mut Schedule, dim: TileDim) {
+        s.dims.insert(0, dim);
         for folded in [&mut s.cols, &mut s.rows, &mut s.all] {
             folded.iter_mut().for_each(|d| *d += 1);
         }
-        Ok(())
     }
 }

@@ -46,4 +46,6 @@ def error_of(got, want):
     special = ~want.isfinite()
     assert torch.equal(special, ~got.isfinite()), (got[special], want[special])
     assert torch.equal(got[special].nan_to_num(7.0), want[special].nan_to_num(7.0))
-    return ((got - want).abs() / (want.abs() + 1e-30 + want[~special].abs().mean() if want.numel() else 1)).nan_to_num(0)
+    return ((got - want).abs() / (want.abs() + 1e-30 + want[~special].abs().mean() if want.numel() else 1)).nan_to_num(
+        0
+    )
