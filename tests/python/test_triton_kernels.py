@@ -298,12 +298,44 @@ def close_in_units(got, want, units, floor=0.0):
     assert not far.any(), (got[far], want[far])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("tokens", ["spread", "hot", "one", "runs"])
+def test_sorted_scatter(interpret, tokens, dtype):
+    """Runs of equal indices within a chunk of 32, at its edges, across two and across very many."""
+    index = {
+        "spread": ints(100, 300),
+        "hot": torch.where(rand(3000) > 0, 7, ints(100, 3000)),
+        "one": torch.full((2113,), 99),
+        "runs": torch.arange(100).repeat_interleave(16)[:1584],
+    }[tokens]
+    inputs = in_dtype([rand(100, 20), index, rand(len(index), 20)], dtype)
+    for dynamic in (False, True):
+        (program,), _ = trace.programs(embedding, inputs, dynamic=dynamic, deterministic=True)
+        first = interpret.run(program, inputs, trace.symbols_of(program, inputs))
+        check(first, embedding, inputs)
+        again = interpret.run(program, inputs, trace.symbols_of(program, inputs))
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
 def test_index_out_of_range_is_a_fault(interpret):
     w, i, g = rand(10, 4), ints(10, 6), rand(6, 4)
-    (program,), _ = trace.programs(embedding, [w, i, g])
-    i[3] = 10
-    with pytest.raises(IndexError, match="index out of range of "):
-        interpret.run(program, [w, i, g])
+    for deterministic in (False, True):
+        (program,), _ = trace.programs(embedding, [w, i, g], deterministic=deterministic)
+        outside = i.clone()
+        outside[3] = 10
+        with pytest.raises(IndexError, match="index out of range of "):
+            interpret.run(program, [w, outside, g])
+
+
+def gradient_alone(src, i):
+    return torch.zeros(10, 4).index_add(0, i, src)
+
+
+def test_scatter_out_of_range_is_a_fault(interpret):
+    for deterministic in (False, True):
+        (program,), _ = trace.programs(gradient_alone, [rand(6, 4), ints(10, 6)], deterministic=deterministic)
+        with pytest.raises(IndexError, match="index out of range of "):
+            interpret.run(program, [rand(6, 4), torch.tensor([0, 1, 2, 12, 4, 5])])
 
 
 # --- compiled without a device ---

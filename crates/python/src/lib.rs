@@ -66,8 +66,10 @@ fn explain(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
 
 /// The Triton form of a graph for a device (`cuda-sm90`, `ascend-a2`, …), as JSON.
 #[pyfunction]
-fn triton_sources(py: Python<'_>, text: &str, device: &str) -> PyResult<String> {
-    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device))).map_err(|e| errors::compile_error(py, e))
+#[pyo3(signature = (text, device, deterministic = false))]
+fn triton_sources(py: Python<'_>, text: &str, device: &str, deterministic: bool) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device, deterministic)))
+        .map_err(|e| errors::compile_error(py, e))
 }
 
 /// Returns its arguments at the given positions. For measuring what a call costs.

@@ -278,6 +278,24 @@ pub(crate) fn add(
     Ok(())
 }
 
+/// Stores a value of `from` in the row that `row` adds to the address, where a condition of the program holds.
+pub(crate) fn store_where(
+    e: &mut Emitter<'_>,
+    b: BufferId,
+    access: &Access,
+    row: &Value,
+    condition: &str,
+    value: &Value,
+    from: DType,
+) -> Part<()> {
+    let (place, mut mask, _, depth) = place(e, b, access, value.dims, Some(row))?;
+    mask.insert(0, condition.to_string());
+    let text = expression::rounded(&value.text, from, e.buffer(b).dtype)?;
+    let depth = depth.max(value.depth);
+    e.line(depth, format!("tl.store({place}, {text}, mask={})", joined(&mask)));
+    Ok(())
+}
+
 /// Address of a slot of scratch memory: `slot` is the text of its number, `length` that of its elements.
 pub(crate) fn store_slot(
     e: &mut Emitter<'_>,

@@ -74,6 +74,9 @@ fn launch(l: &Launch) -> Value {
     match l {
         Launch::Zero(m) => json!({"zero": memory(m)}),
         Launch::Kernel(k) => kernel(k),
+        Launch::Sort { keys, sorted, order, elements } => json!({"sort": {
+            "keys": memory(keys), "sorted": memory(sorted), "order": memory(order), "elements": elements.to_string(),
+        }}),
     }
 }
 

@@ -303,8 +303,13 @@ fn second_launches(k: &Kernel, tails: &[Tail], slots: &[Dim]) -> Vec<Kernel> {
     out.into_iter().map(|(_, _, k)| k).collect()
 }
 
+/// What a buffer, or scratch, is to the run time.
+pub(crate) fn memory_of(g: &Generator<'_>, b: BufferId) -> Memory {
+    let at = b.0 as usize;
+    if at >= g.own { Memory::Scratch(at - g.own) } else { Memory::Buffer(b) }
+}
+
 /// Memory that a launch zeroes before it adds to it.
 pub(crate) fn zero(g: &Generator<'_>, b: BufferId) -> Launch {
-    let at = b.0 as usize;
-    Launch::Zero(if at >= g.own { Memory::Scratch(at - g.own) } else { Memory::Buffer(b) })
+    Launch::Zero(memory_of(g, b))
 }

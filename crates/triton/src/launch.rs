@@ -18,12 +18,15 @@ pub struct Scratch {
     pub elements: Dim,
 }
 
-/// One kernel launch, or a fill.
+/// One kernel launch, or something that every run time can do itself.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Launch {
     /// Every byte of the memory becomes 0.
     Zero(Memory),
     Kernel(Box<KernelLaunch>),
+    /// `keys` (i32) in ascending order to `sorted` (i32), and where each came from to `order` (i64). Equal keys keep their
+    /// order.
+    Sort { keys: Memory, sorted: Memory, order: Memory, elements: Dim },
 }
 
 /// What a pointer points to.

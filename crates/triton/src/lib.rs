@@ -37,6 +37,7 @@ mod launch;
 mod normalise;
 mod scatter;
 mod schedule;
+mod sorted;
 mod text;
 
 pub use device::Device;
@@ -55,6 +56,8 @@ use permalloy_loops::kernel::Kernel;
 pub struct Options {
     /// 64-bit addresses even where sizes do not seem to need them.
     pub wide_index: bool,
+    /// Sums of scatters are added in an order that does not depend on timing.
+    pub deterministic: bool,
     /// Other tile sizes than the device's; for tuning.
     pub tile: Option<TileChoice>,
 }

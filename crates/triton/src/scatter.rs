@@ -1,4 +1,4 @@
-//! Scatter with summation, by atomic additions.
+//! Scatter with summation, by atomic additions (`sorted.rs` has the other form).
 //!
 //! The order of additions is the device's: results may differ in the last digit from run to run. 16-bit floats are summed in
 //! f32 scratch memory and rounded once.
@@ -13,6 +13,7 @@ use crate::kernel::{Generator, zero};
 use crate::launch::{Generated, Launch};
 use crate::normalise::normalise;
 use crate::schedule::Scheduler;
+use crate::sorted::sorted;
 use permalloy_ir::{DType, Dim, PrimOp, SymbolInfo};
 use permalloy_loops::kernel::{
     Access, Axis, AxisRole, Buffer, BufferId, Fused, Kernel, KernelOp, OpId, OpKind, Scatter,
@@ -27,7 +28,7 @@ pub fn generate_scatter(
     options: &Options,
 ) -> Result<Generated, Unsupported> {
     let mut g = Generator::new(buffers, symbols, device, options);
-    let made = atomic(&mut g, scatter);
+    let made = if options.deterministic { sorted(&mut g, scatter) } else { atomic(&mut g, scatter) };
     g.finish(&scatter.name, made)
 }
 

@@ -38,6 +38,10 @@ fn add(out: &mut String, p: &Program, made: Result<Generated, Unsupported>) {
             Launch::Zero(m) => {
                 let _ = writeln!(out, "# zero {}", memory(p, m));
             }
+            Launch::Sort { keys, sorted, order, elements } => {
+                let (keys, sorted, order) = (memory(p, keys), memory(p, sorted), memory(p, order));
+                let _ = writeln!(out, "# sort {elements} of {keys} to {sorted}, order to {order}\n");
+            }
             Launch::Kernel(k) => {
                 out.push_str(&k.source);
                 launch_text(out, p, k);

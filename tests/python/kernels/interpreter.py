@@ -148,6 +148,12 @@ def run_step(step, memories, symbols, folder):
         if "zero" in launch:
             memory(launch["zero"]).zero_()
             continue
+        if "sort" in launch:
+            sort = {name: memory(m) for name, m in launch["sort"].items() if name != "elements"}
+            values, order = torch.sort(sort["keys"], stable=True)
+            sort["sorted"].copy_(values)
+            sort["order"].copy_(order)
+            continue
         for expression, bound in launch["requires"]:
             assert size(expression, symbols) <= bound
         args = []
