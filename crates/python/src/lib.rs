@@ -66,9 +66,15 @@ fn explain(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
 
 /// The Triton form of a graph for a device (`cuda-sm90`, `ascend-a2`, …), as JSON.
 #[pyfunction]
-#[pyo3(signature = (text, device, deterministic = false))]
-fn triton_sources(py: Python<'_>, text: &str, device: &str, deterministic: bool) -> PyResult<String> {
-    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device, deterministic)))
+#[pyo3(signature = (text, device, deterministic = false, tile = None))]
+fn triton_sources(
+    py: Python<'_>,
+    text: &str,
+    device: &str,
+    deterministic: bool,
+    tile: Option<(u32, u32, u32)>,
+) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device, deterministic, tile)))
         .map_err(|e| errors::compile_error(py, e))
 }
 

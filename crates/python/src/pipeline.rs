@@ -177,14 +177,21 @@ pub fn explain(text: &str, options: &Options) -> Result<String, CompileError> {
 }
 
 /// The Triton form of a graph for a device, as JSON: a list of programs, forward and backward for a joint graph.
-pub fn triton_sources(text: &str, device: &str, deterministic: bool) -> Result<String, CompileError> {
+/// `tile`: other tile sizes than the device's, outer, inner, warps.
+pub fn triton_sources(
+    text: &str,
+    device: &str,
+    deterministic: bool,
+    tile: Option<(u32, u32, u32)>,
+) -> Result<String, CompileError> {
     let device = permalloy_triton::Device::of(device).ok_or_else(|| {
         let known: Vec<&str> = permalloy_triton::device::DEVICES.iter().map(|d| d.name).collect();
         CompileError::unsupported(format!("there is no device {device}; devices: {}", known.join(", ")))
     })?;
     let options = permalloy_driver::Options { limits: device.limits(), ..Default::default() };
     let programs = permalloy_driver::programs(text, &options).map_err(driver_error)?;
-    let how = permalloy_triton::Options { deterministic, ..Default::default() };
+    let tile = tile.map(|(outer, inner, warps)| permalloy_triton::TileChoice { outer, inner, warps });
+    let how = permalloy_triton::Options { deterministic, tile, ..Default::default() };
     let form = |p| permalloy_triton::program_json(p, device, &how);
     Ok(serde_json::Value::Array(programs.iter().map(form).collect()).to_string())
 }

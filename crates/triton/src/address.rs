@@ -81,7 +81,7 @@ fn masks(e: &mut Emitter<'_>, access: &Access) -> Part<(Vec<String>, u32, usize)
             return construct("a mask on an axis that no dim has");
         };
         let at = e.s.dims[d].axes.iter().position(|a| *a == m.axis).unwrap_or(0);
-        let (low, high) = (!m.low.as_const().is_some_and(|c| c <= 0), m.high != e.k.axes[m.axis].size);
+        let (low, high) = (m.low.as_const().is_none_or(|c| c > 0), m.high != e.k.axes[m.axis].size);
         if !low && !high {
             continue;
         }

@@ -183,8 +183,15 @@ fn stores<'k>(e: &Emitter<'k>) -> Vec<(usize, &'k KernelOp)> {
     k.ops.iter().enumerate().filter(|(_, o)| matches!(&o.kind, OpKind::Store { value, .. } if !after(*value))).collect()
 }
 
-fn write_store(e: &mut Emitter<'_>, op: &KernelOp) -> Part<()> {
+/// Writes a store. What the kernel reads of the same memory before it is read first, although it may be needed later.
+fn write_store(e: &mut Emitter<'_>, at: usize, op: &KernelOp) -> Part<()> {
     let OpKind::Store { buffer, access, value } = &op.kind else { return construct("no store") };
+    let k = e.k;
+    for (i, before) in k.ops[..at].iter().enumerate() {
+        if matches!(&before.kind, OpKind::Load { buffer: b, .. } if b == buffer) {
+            e.value(OpId(i as u32))?;
+        }
+    }
     let from = e.k.op(*value).dtype;
     let v = e.tensor(*value)?;
     address::store(e, *buffer, access, &v, from)
@@ -201,8 +208,8 @@ fn nest(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
         }
         open_loops(e, loops);
     }
-    for (_, op) in stores(e) {
-        write_store(e, op)?;
+    for (i, op) in stores(e) {
+        write_store(e, i, op)?;
     }
     if loops.is_empty() {
         for t in tails {
@@ -298,8 +305,8 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
     let store_phase = |i: usize| if in_place { last } else { phase[i] };
     for p in 0..=last {
         let here: Vec<(usize, &KernelOp)> = stores(e).into_iter().filter(|(i, _)| store_phase(*i) == p).collect();
-        for (_, op) in here.iter().filter(|(i, _)| !varies(*i)) {
-            write_store(e, op)?;
+        for (i, op) in here.iter().filter(|(i, _)| !varies(*i)) {
+            write_store(e, *i, op)?;
         }
         let reduces: Vec<(usize, PrimOp, OpId, DType)> = k
             .ops
@@ -318,7 +325,7 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             let v = e.tensor(t.x)?;
             finish_tail(e, t, &v, k.op(t.x).dtype)?;
         }
-        let inner: Vec<&KernelOp> = here.iter().filter(|(i, _)| varies(*i)).map(|(_, o)| *o).collect();
+        let inner: Vec<(usize, &KernelOp)> = here.into_iter().filter(|(i, _)| varies(*i)).collect();
         if inner.is_empty() && reduces.is_empty() && in_loop.is_empty() {
             continue;
         }
@@ -333,8 +340,8 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             tail_totals.push(open_total(e, &format!("{}_{}_parts", t.op.name(), t.reduce.0), t.op, t.dtype, over)?);
         }
         open_loops(e, loops);
-        for op in inner {
-            write_store(e, op)?;
+        for (i, op) in inner {
+            write_store(e, i, op)?;
         }
         for ((_, r, x, dtype), total) in reduces.iter().zip(&totals) {
             add_to(e, total, *r, *x, *dtype, col_bits)?;

@@ -146,7 +146,7 @@ impl<'a> Emitter<'a> {
         while self.scopes.len() > 1 {
             self.close_scope();
         }
-        (self.scopes.pop().map(|s| s.lines).unwrap_or_else(Vec::new), self.args, self.faults)
+        (self.scopes.swap_remove(0).lines, self.args, self.faults)
     }
 
     /// A name that nothing else has.
@@ -466,7 +466,8 @@ impl<'a> Emitter<'a> {
 
     /// The call that folds a tile, whose elements out of bounds are neutral.
     pub(crate) fn fold(&self, p: PrimOp, mut text: String, dtype: DType, folded: &[usize]) -> Part<String> {
-        for d in folded.iter().rev() {
+        // Outer axis first: A5's compiler fails on the other order in some kernels.
+        for d in folded {
             let Some(axis) = self.s.dims[*d].position else { continue };
             text = expression::reduction(p, &text, dtype, axis)?;
         }

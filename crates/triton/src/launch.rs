@@ -26,7 +26,12 @@ pub enum Launch {
     Kernel(Box<KernelLaunch>),
     /// `keys` (i32) in ascending order to `sorted` (i32), and where each came from to `order` (i64). Equal keys keep their
     /// order.
-    Sort { keys: Memory, sorted: Memory, order: Memory, elements: Dim },
+    Sort {
+        keys: Memory,
+        sorted: Memory,
+        order: Memory,
+        elements: Dim,
+    },
 }
 
 /// What a pointer points to.

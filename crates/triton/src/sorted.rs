@@ -17,7 +17,7 @@ use permalloy_loops::kernel::{
     Access, Axis, AxisRole, BufferId, Fused, Kernel, KernelOp, OpId, OpKind, Scalar, Scatter,
 };
 
-/// Tokens of a chunk; chunks whose parts are added at a time.
+/// Tokens of a chunk, and chunks whose parts are added at a time, unless the caller chooses.
 const CHUNK: i64 = 32;
 
 /// The memories of the sorted form.
@@ -27,6 +27,8 @@ struct Parts {
     heads: BufferId,
     tails: BufferId,
     tokens: Dim,
+    /// Tokens of a chunk.
+    chunk: i64,
     chunks: Dim,
     /// Elements of a row.
     run: Dim,
@@ -49,9 +51,10 @@ pub(crate) fn sorted(g: &mut Generator<'_>, s: &Scatter) -> Part<()> {
     }
     let size = |list: &[usize]| Dim::product(list.iter().map(|a| &s.axes[*a]));
     let (n, length) = (size(&tokens), size(&run));
+    let chunk = g.options.tile.map_or(CHUNK, |t| i64::from(t.outer.next_power_of_two()));
     let chunks = match n.as_const() {
-        Some(n) => Dim::from((n + CHUNK - 1) / CHUNK),
-        None => (&n + &Dim::from(CHUNK - 1)).floor_div(&Dim::from(CHUNK)),
+        Some(n) => Dim::from((n + chunk - 1) / chunk),
+        None => (&n + &Dim::from(chunk - 1)).floor_div(&Dim::from(chunk)),
     };
     let keys = g.scratch("keys", DType::I32, n.clone());
     let parts = Parts {
@@ -60,6 +63,7 @@ pub(crate) fn sorted(g: &mut Generator<'_>, s: &Scatter) -> Part<()> {
         heads: g.scratch("heads", sums, &chunks * &length),
         tails: g.scratch("tails", sums, &chunks * &length),
         tokens: n.clone(),
+        chunk,
         chunks,
         run: length,
         sums,
@@ -89,8 +93,7 @@ fn key_kernel(g: &Generator<'_>, s: &Scatter, tokens: &[usize], keys: BufferId) 
     let strides = tokens.iter().map(|a| access.strides[*a].clone()).collect();
     let load = Access { offset: access.offset.clone(), strides, masks: vec![] };
     let sizes: Vec<Dim> = tokens.iter().map(|a| s.axes[*a].clone()).collect();
-    let dense =
-        Access { offset: Dim::ZERO, strides: permalloy_ir::contiguous_strides(&sizes), masks: vec![] };
+    let dense = Access { offset: Dim::ZERO, strides: permalloy_ir::contiguous_strides(&sizes), masks: vec![] };
     let op = |kind, dtype| KernelOp { kind, dtype };
     let ops = vec![
         op(OpKind::Load { buffer: *index, access: load }, dtype),
@@ -213,14 +216,15 @@ fn store_row(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, condition: &str) -> Pa
 /// Adds up one chunk.
 fn add_chunk(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, at: &Pointers) -> Part<()> {
     let Pointers { sorted, heads, tails, tokens: n, run } = at;
+    let chunk = p.chunk;
     let order = e.pointer(p.order);
     let held = crate::expression::held(p.sums)?;
-    e.line(0, format!("first = chunk * {CHUNK}"));
+    e.line(0, format!("first = chunk * {chunk}"));
     e.line(0, format!("before = tl.load({sorted} + first - 1, mask=first > 0, other=-1)"));
     e.line(0, format!("came_in = before == tl.load({sorted} + first)"));
     e.line(0, "head = first >= 0".to_string());
     e.line(0, format!("total = tl.zeros([X_BLOCK], {held})"));
-    e.open_scope(format!("for step in range(0, {CHUNK}):"));
+    e.open_scope(format!("for step in range(0, {chunk}):"));
     let d = e.depth();
     e.line(d, "position = first + step".to_string());
     e.line(d, format!("there = position < {n}"));
@@ -234,7 +238,7 @@ fn add_chunk(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, at: &Pointers) -> Part
     let value = e.tensor(OpId(0))?;
     let text = crate::expression::convert(&value.text, e.k.op(OpId(0)).dtype, p.sums, false)?;
     e.line(d, format!("total = total + tl.where(there, {text}, 0.0)"));
-    e.line(d, format!("ends = (key != following) | (step == {})", CHUNK - 1));
+    e.line(d, format!("ends = (key != following) | (step == {})", chunk - 1));
     e.line(d, "whole = (key != following) & ((head & came_in) == 0)".to_string());
     store_row(e, s, p, "ends & whole & (key >= 0)")?;
     for (pointer, which) in [(heads, "head"), (tails, "(head == 0)")] {
@@ -250,11 +254,12 @@ fn add_chunk(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, at: &Pointers) -> Part
 /// Adds the parts of a run of equal indices that begins in this chunk and goes on in the next.
 fn add_parts(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, at: &Pointers, chunks: &str) -> Part<()> {
     let Pointers { sorted, heads, tails, tokens: n, run } = at;
-    e.line(0, format!("last = chunk * {CHUNK} + {}", CHUNK - 1));
+    let chunk = p.chunk;
+    e.line(0, format!("last = chunk * {chunk} + {}", chunk - 1));
     e.line(0, format!("key = tl.load({sorted} + last, mask=last < {n}, other=-1)"));
     e.line(0, format!("following = tl.load({sorted} + last + 1, mask=last + 1 < {n}, other=-2)"));
-    e.line(0, format!("before = tl.load({sorted} + chunk * {CHUNK} - 1, mask=chunk > 0, other=-1)"));
-    e.line(0, format!("later = key != tl.load({sorted} + chunk * {CHUNK})"));
+    e.line(0, format!("before = tl.load({sorted} + chunk * {chunk} - 1, mask=chunk > 0, other=-1)"));
+    e.line(0, format!("later = key != tl.load({sorted} + chunk * {chunk})"));
     e.line(0, "begins = (key == following) & (later | (before != key)) & (key >= 0)".to_string());
     let (in_tails, in_heads) = (with_bounds(e, "begins & later"), with_bounds(e, "begins & (later == 0)"));
     e.line(0, format!("total = tl.load({tails} + (chunk * {run} + ix), mask={in_tails}, other=0.0)"));
@@ -263,14 +268,14 @@ fn add_parts(e: &mut Emitter<'_>, s: &Scatter, p: &Parts, at: &Pointers, chunks:
     e.line(0, "goes_on = begins".to_string());
     e.open_scope("while goes_on:".to_string());
     let bound = if e.masked[1] { " & ix_in[None, :]" } else { "" };
-    e.line(1, format!("some = next_chunk + tl.arange(0, {CHUNK})"));
-    e.line(1, format!("keys = tl.load({sorted} + some * {CHUNK}, mask=some < {chunks}, other=-1)"));
+    e.line(1, format!("some = next_chunk + tl.arange(0, {chunk})"));
+    e.line(1, format!("keys = tl.load({sorted} + some * {chunk}, mask=some < {chunks}, other=-1)"));
     e.line(1, "ours = keys == key".to_string());
     e.line(1, format!("place = some[:, None] * {run} + ix[None, :]"));
     e.line(1, format!("parts = tl.load({heads} + place, mask=ours[:, None]{bound}, other=0.0)"));
     e.line(1, "total = total + tl.sum(parts, 0)".to_string());
-    e.line(1, format!("next_chunk = next_chunk + {CHUNK}"));
-    let more = format!("tl.load({sorted} + next_chunk * {CHUNK}, mask=next_chunk < {chunks}, other=-1)");
+    e.line(1, format!("next_chunk = next_chunk + {chunk}"));
+    let more = format!("tl.load({sorted} + next_chunk * {chunk}, mask=next_chunk < {chunks}, other=-1)");
     e.line(1, format!("goes_on = {more} == key"));
     e.close_scope();
     store_row(e, s, p, "begins")

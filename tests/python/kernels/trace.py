@@ -10,13 +10,13 @@ from permalloy.export import export
 from torch.fx.experimental.proxy_tensor import make_fx
 
 
-def programs(f, inputs, device="cuda-sm90", dynamic=False, deterministic=False):
+def programs(f, inputs, device="cuda-sm90", dynamic=False, deterministic=False, tile=None):
     """The programs that `f` becomes, gradients that it takes included. `dynamic`: for any size of the inputs."""
     gm = make_fx(f, tracing_mode="symbolic" if dynamic else "fake")(*inputs)
     gm.graph.eliminate_dead_code()
     exported = export(gm, "inference", name=f.__name__)
     assert not exported.constants
-    return json.loads(_core.triton_sources(exported.text, device, deterministic)), gm
+    return json.loads(_core.triton_sources(exported.text, device, deterministic, tile)), gm
 
 
 def symbols_of(program, inputs):
