@@ -170,9 +170,14 @@ def channel_statistics(x, w):
     return (x - mean) * (var + 1e-5).rsqrt() * w[:, None, None], x.transpose(1, 2).amax((0, 2))
 
 
+def picked_columns(x, i):
+    return x[:, i] * 2, x[i[:3]]
+
+
 ASCEND = [c for c in CASES if c[0] is not cross_entropy] + [
     (channel_statistics, [rand(4, 3, 5, 6)[:, :, :, :5], rand(3)]),
     (softmax, [rand(2, 6, 3, 20).transpose(1, 2), rand(2, 3, 6, 20)]),
+    (picked_columns, [rand(12, 30), ints(12, 17)]),
 ]
 
 

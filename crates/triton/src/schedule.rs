@@ -153,6 +153,13 @@ impl Scheduler<'_> {
             let block = self.blocks(1, points.min(power(self.hint(&self.size(&all))))).1;
             return Ok(self.made(vec![self.dim("x", all, 0, block, Walk::Grid)], block));
         }
+        let indexed = self.kernel.ops.iter().any(|o| matches!(o.kind, OpKind::LoadAt { .. }));
+        if indexed && !self.device.divides_tile_index {
+            // A5's compiler takes a load at a loaded index in a tile of one dim only.
+            let x = self.blocks(1, points.min(power(self.hint(&self.kernel.axes[n - 1].size)))).1;
+            let outer = (0..n - 1).collect();
+            return Ok(self.made(vec![self.scalar("z", outer), self.dim("x", vec![n - 1], 0, x, Walk::Grid)], x));
+        }
         let y = other.unwrap_or(n - 2);
         let outer: Vec<usize> = (0..n - 1).filter(|a| *a != y).collect();
         let (x_size, y_size) = (self.hint(&self.kernel.axes[n - 1].size), self.hint(&self.kernel.axes[y].size));

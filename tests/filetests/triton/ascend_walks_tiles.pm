@@ -13,7 +13,7 @@ graph "softmax" inference {
 // #   prim.exp
 // #   prim.sum
 // #   prim.div
-// # outer < 96: one a program
+// # o < 96: one a program
 // # x < 128: blocks of 16, one a program
 // # r < 128: whole, as a block of 128
 // import triton
@@ -33,16 +33,16 @@ graph "softmax" inference {
 //     for tile in range(tl.program_id(0), 768, tl.num_programs(0)):
 //         x_tile = tile % 8
 //         tiles = tile // 8
-//         iouter = tiles
+//         io = tiles
 //         ix = x_tile * X_BLOCK + tl.arange(0, X_BLOCK)[:, None]
-//         i1 = iouter % 12
-//         i0 = iouter // 12
+//         i1 = io % 12
+//         i0 = io // 12
 //         x = tl.load(x_ptr + (196608 * i0 + 128 * i1 + 1536 * ix + ir))
 //         amax_1 = reduce_max_or_nan(x, 1)
 //         sub_2 = x - amax_1
 //         exp_3 = tl.exp(sub_2)
 //         sum_4 = tl.sum(exp_3, 1, keep_dims=True)
 //         div_5 = exp_3 / sum_4
-//         tl.store(y_ptr + (16384 * iouter + 128 * ix + ir), div_5)
+//         tl.store(y_ptr + (16384 * io + 128 * ix + ir), div_5)
 // # launch 40 programs, 1 warps: x_ptr=%x, y_ptr=%y aligned, X_BLOCK=16, R_BLOCK=128
 //
