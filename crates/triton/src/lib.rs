@@ -1,6 +1,6 @@
 //! Triton source from the loop IR.
 //!
-//! [`generate`] turns one [`Kernel`] into readable Python: kernels with named parameters, a header that says which
+//! [`generate`] turns one [`Kernel`](permalloy_loops::kernel::Kernel) into readable Python: kernels with named parameters, a header that says which
 //! operators of the user's model went in, and beside the text everything a launch needs. One generator serves every family
 //! of devices; what differs is data, in [`device`]. Nothing is run or compiled here, and nothing is guessed: a kernel that
 //! has no Triton form is an [`Unsupported`] value that names what is missing.
@@ -47,9 +47,6 @@ pub use kernel::generate;
 pub use launch::{Arg, ArgKind, Generated, KernelLaunch, Launch, Memory, Scratch};
 pub use scatter::generate_scatter;
 pub use text::program_text;
-
-#[allow(unused_imports, reason = "the documentation names it")]
-use permalloy_loops::kernel::Kernel;
 
 /// What a caller may decide about a kernel.
 #[derive(Clone, Debug, Default)]
