@@ -160,3 +160,19 @@ fn reproducers_are_replayed() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn triton_is_written_for_the_target_asked_for() {
+    let dir = std::env::temp_dir().join(format!("permalloy-target-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("neg.pm");
+    std::fs::write(&file, format!("// target: cuda-sm90\n{GRAPH}")).unwrap();
+    let path = file.to_str().unwrap();
+    let of = |args: &[&str]| command(args.iter().copied()).unwrap();
+    assert!(!of(&["opt", "--stage", "triton", path]).contains("num_programs"));
+    let walks = "graph \"g\" inference {\n  input %x: f32[100000]\n  %y: f32[100000] = prim.neg(%x)\n  output %y\n}\n";
+    std::fs::write(&file, walks).unwrap();
+    assert!(of(&["opt", "--stage", "triton", "--target", "ascend-a5", path]).contains("tl.num_programs(0)"));
+    assert!(usage(&["opt", "--target", "ascend-a5", path]).contains("--stage"));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

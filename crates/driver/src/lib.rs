@@ -34,6 +34,8 @@ pub struct Options {
     pub strict: bool,
     /// Verify the graph after every pass.
     pub check: bool,
+    /// How far fusion may go; that of the device.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -45,6 +47,7 @@ impl Default for Options {
             deny: Vec::new(),
             strict: false,
             check: false,
+            limits: Limits::CPU,
         }
     }
 }
@@ -116,7 +119,7 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
     if matches!(graph.kind, GraphKind::Joint { .. }) {
         return Err(Error::Options("a joint graph is compiled by compile_joint".to_string()));
     }
-    let program = lower(&graph, &mut timing)?;
+    let program = lower(&graph, options, &mut timing)?;
     Ok(Compiled { program, records, timing })
 }
 
@@ -137,9 +140,18 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Err
     for g in [&cut.forward, &cut.backward] {
         check("partition", g, options, &mut timing)?;
     }
-    let forward = lower(&cut.forward, &mut timing)?;
-    let backward = lower(&cut.backward, &mut timing)?;
+    let forward = lower(&cut.forward, options, &mut timing)?;
+    let backward = lower(&cut.backward, options, &mut timing)?;
     Ok(CompiledJoint { forward, backward, cut, saved, records, timing })
+}
+
+/// The programs of a graph: forward and backward of a joint one.
+pub fn programs(text: &str, options: &Options) -> Result<Vec<Program>, Error> {
+    let graph = Graph::parse(text).map_err(Error::Parse)?;
+    if matches!(graph.kind, GraphKind::Joint { .. }) {
+        return compile_joint(text, options).map(|c| vec![c.forward, c.backward]);
+    }
+    compile_graph(text, options).map(|c| vec![c.program])
 }
 
 fn saved(name: &str, ty: &TensorType, given: Option<&TensorType>) -> Saved {
@@ -233,6 +245,6 @@ fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Tim
     timing.pass("verify", || permalloy_ir::verify(graph)).map_err(|e| Error::Verify { stage, message: e.to_string() })
 }
 
-fn lower(graph: &Graph, timing: &mut Timing) -> Result<Program, Error> {
-    timing.pass("lower", || permalloy_loops::lower(graph, Limits::CPU)).map_err(Error::Lower)
+fn lower(graph: &Graph, options: &Options, timing: &mut Timing) -> Result<Program, Error> {
+    timing.pass("lower", || permalloy_loops::lower(graph, options.limits)).map_err(Error::Lower)
 }

@@ -176,6 +176,7 @@ fn driver_options(options: &Options) -> permalloy_driver::Options {
         deny: options.deny.clone(),
         strict: options.strict,
         check: options.check,
+        ..Default::default()
     }
 }
 
@@ -197,6 +198,26 @@ pub fn check_options(
 pub fn denies_native(deny: &[String], op: &str) -> Option<String> {
     let forbids = |d: &&String| permalloy_driver::Deny::parse(d).is_ok_and(|d| d.forbids_native(op));
     deny.iter().find(forbids).cloned()
+}
+
+/// The Triton form of a graph for a device, as JSON: a list of programs, forward and backward for a joint graph.
+/// `tile`: other tile sizes than the device's, outer, inner, warps.
+pub fn triton_sources(
+    text: &str,
+    device: &str,
+    deterministic: bool,
+    tile: Option<(u32, u32, u32)>,
+) -> Result<String, CompileError> {
+    let device = permalloy_triton::Device::of(device).ok_or_else(|| {
+        let known: Vec<&str> = permalloy_triton::device::DEVICES.iter().map(|d| d.name).collect();
+        CompileError::Options(format!("there is no device {device}; devices: {}", known.join(", ")))
+    })?;
+    let options = permalloy_driver::Options { limits: device.limits(), ..Default::default() };
+    let programs = permalloy_driver::programs(text, &options).map_err(driver_error)?;
+    let tile = tile.map(|(outer, inner, warps)| permalloy_triton::TileChoice { outer, inner, warps });
+    let how = permalloy_triton::Options { deterministic, tile, ..Default::default() };
+    let form = |p| permalloy_triton::program_json(p, device, &how);
+    Ok(serde_json::Value::Array(programs.iter().map(form).collect()).to_string())
 }
 
 fn driver_error(e: permalloy_driver::Error) -> CompileError {
