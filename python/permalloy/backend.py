@@ -76,6 +76,7 @@ class Options:
     target: str
     strict: bool
     routes: list[tuple[str, str]]
+    rewrites: list[tuple[str, str]]
     deny: list[str]
     check: bool
     pool_outputs: bool
@@ -83,8 +84,9 @@ class Options:
     @classmethod
     def of_config(cls) -> Options:
         c = config
-        patterns.check(c.routes, c.deny)  # once more: both can be changed in place
-        return cls("cpu", c.strict, list(c.routes.items()), list(c.deny), c.check, c.pool_outputs)
+        patterns.check(c.routes, c.rewrites, c.deny)  # once more: they can be changed in place
+        routes, rewrites = list(c.routes.items()), list(c.rewrites.items())
+        return cls("cpu", c.strict, routes, rewrites, list(c.deny), c.check, c.pool_outputs)
 
 
 class Session:

@@ -1,22 +1,6 @@
 """Options of the compiler. ``permalloy.config`` is the one instance; each attribute can be set in the environment.
 
-================  ==========================  ==============================================================================
-attribute         environment                 meaning
-================  ==========================  ==============================================================================
-``strict``        ``PERMALLOY_STRICT``        what runs outside of the compiler for lack of support raises
-                                              ``UnsupportedError``, a graph or an operator inside of one
-``routes``        ``PERMALLOY_ROUTES``        operator (``*`` allowed) to ``native``, ``decompose`` or the name of a rule; the
-                                              last match counts: ``aten.gelu.*=native,aten.matmul.default=matmul::batched``
-``deny``          ``PERMALLOY_DENY``          decisions that raise ``UnsupportedError``: ``native:OPERATOR``,
-                                              ``decompose:OPERATOR`` or ``decompose:RULE:OPERATOR``, separated by commas
-``check``         ``PERMALLOY_CHECK``         verify the graph after each pass
-``dump``          ``PERMALLOY_DUMP``          folder that gets the text of each graph
-``pool_outputs``  ``PERMALLOY_POOL_OUTPUTS``  large outputs in memory kept from call to call; they cannot be enlarged
-``partition``     ``PERMALLOY_PARTITION``     who cuts a joint graph: ``own`` or ``torch``
-``warn``          ``PERMALLOY_WARN``          warn once for each reason to run a graph outside of the compiler
-``cache_dir``     ``PERMALLOY_CACHE_DIR``     folder of saved reproducers
-================  ==========================  ==============================================================================
-"""
+================  ==========================  ======================================================================="""
 
 from __future__ import annotations
 
@@ -30,6 +14,8 @@ from typing import Any
 from . import patterns
 
 _CHOICES = {"partition": ("own", "torch")}
+_PAIRS = {"routes": "OPERATOR=ROUTE", "rewrites": "REWRITE=on"}
+_CHECKED = ("routes", "rewrites", "deny")
 
 #: Variables that are no options: read by the compiled part alone, or by the project's own tests.
 _VARIABLES = {"PERMALLOY_PROFILE": None, "PERMALLOY_ISA": ("portable", "avx2", "avx512")}
@@ -41,6 +27,7 @@ class Config:
 
     strict: bool = False
     routes: dict[str, str]
+    rewrites: dict[str, str]
     deny: list[str]
     check: bool = False
     dump: str | None = None
@@ -50,7 +37,7 @@ class Config:
     cache_dir: str = os.path.join(os.path.expanduser("~"), ".cache", "permalloy")
 
     def __init__(self) -> None:
-        self.routes, self.deny = {}, []
+        self.routes, self.rewrites, self.deny = {}, {}, []
         for name in self.names():
             text = os.environ.get(f"PERMALLOY_{name.upper()}")
             if text:
@@ -78,10 +65,8 @@ class Config:
             raise TypeError(f"permalloy.config.{name} wants {self.__annotations__[name]}, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"permalloy.config.{name} is one of {', '.join(_CHOICES[name])}; got {value!r}")
-        if name == "routes":
-            patterns.check(value, [])
-        elif name == "deny":
-            patterns.check({}, value)
+        if name in _CHECKED:
+            patterns.check(**{name: value})
         object.__setattr__(self, name, value)
 
     def _unknown(self, name: str) -> str:
@@ -100,8 +85,8 @@ class Config:
         if kind is dict:
             for item in items:
                 if "=" not in item:
-                    raise ValueError(f"{where}: {item!r} is not OPERATOR=ROUTE")
-            return {op.strip(): route.strip() for op, route in (item.split("=", 1) for item in items)}
+                    raise ValueError(f"{where}: {item!r} is not {_PAIRS[name]}")
+            return {key.strip(): value.strip() for key, value in (item.split("=", 1) for item in items)}
         return text
 
     def _check_environment(self) -> None:

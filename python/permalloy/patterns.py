@@ -1,10 +1,10 @@
-"""What ``config.routes`` and ``config.deny`` say of operators."""
+"""What ``config.routes``, ``config.rewrites`` and ``config.deny`` say of operators and rewrites."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -14,9 +14,11 @@ from . import _core
 _CLOSED = ("aten.", "prims.")
 
 
-def check(routes: dict[str, str], deny: list[str]) -> None:
-    """Raises ``ValueError`` with the nearest names if a line names an operator or a route that there is not."""
-    unknown = _core.check_options(list(routes.items()), list(deny))
+def check(
+    routes: Mapping[str, str] | None = None, rewrites: Mapping[str, str] | None = None, deny: Sequence[str] = ()
+) -> None:
+    """Raises ``ValueError`` with the nearest names if a line names an operator, a route or a rewrite that there is not."""
+    unknown = _core.check_options(list((routes or {}).items()), list((rewrites or {}).items()), list(deny))
     for pattern in unknown:
         # An operator without a declaration can be denied too; libraries may register theirs later.
         if pattern.startswith(_CLOSED) and not any(map(_matcher(pattern), names := _operators())):

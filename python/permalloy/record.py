@@ -44,8 +44,8 @@ class Record:
         """A line for each decision, with those that say the same taken together, in the order of the graph."""
         counts: dict[str, int] = {}
         for d in self.decisions:
-            native = d["route"] == "native"
-            why = f"{d['reason']}, {d['detail']}" if native and d.get("detail") else d["reason"]
+            ours = d["route"].startswith("decompose:")
+            why = d["reason"] if ours or not d.get("detail") else f"{d['reason']}, {d['detail']}"
             line = f"{d['operator']} -> {d['route']}: {why}{at(None, d.get('location'))}"
             counts[line] = counts.get(line, 0) + 1
         return [f"  {n:>3} x {line}" for line, n in counts.items()]

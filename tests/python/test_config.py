@@ -178,6 +178,41 @@ def test_routes_changed_in_place_are_read_again():
             compiled(mlp, *mlp_arguments())
 
 
+# --- rewrites ---------------------------------------------------------------------------------
+
+
+def attention(q, k, v):
+    return ((q @ k.mT * 0.5).softmax(-1) @ v).sum()
+
+
+@pytest.mark.parametrize("state, route", [("always", "rewrite:attention"), ("on", "as-written"), ("off", None)])
+def test_rewrites(state, route):
+    """Keys this few do not pay."""
+    args = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    with permalloy.config.patch(rewrites={"attention": state}, strict=True):
+        torch.testing.assert_close(compiled(attention, *args), attention(*args))
+    assert {d["route"] for d in decisions("attention")} == ({route} if route else set())
+
+
+def test_deny_of_what_a_rewrite_calls():
+    args = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    rewrites, kernel = {"attention": "always"}, "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    with permalloy.config.patch(rewrites=rewrites, deny=[f"native:{kernel}"]):
+        with pytest.raises(permalloy.UnsupportedError) as e:
+            compiled(attention, *args)
+    assert e.value.operator == kernel and "attention" in e.value.location
+
+
+def test_rewrites_that_do_not_exist():
+    for rewrites, text in (
+        ({"atention": "off"}, "no rewrite `atention`; did you mean attention"),
+        ({"attention": "never"}, "attention is on, off or always, not `never`"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            permalloy.config.rewrites = rewrites
+    assert permalloy.config.rewrites == {}
+
+
 # --- options of one compile, the environment, names -------------------------------------------
 
 
@@ -237,6 +272,7 @@ def test_every_option_is_read_from_the_environment():
     texts = {
         "strict": "1",
         "routes": "aten.gelu.*=native, aten.matmul.default = matmul::batched",
+        "rewrites": "attention=off, sdpa_mask = on",
         "deny": "native:aten.tanh.*,decompose:aten.cos.default",
         "check": "yes",
         "dump": "x",
@@ -251,6 +287,7 @@ def test_every_option_is_read_from_the_environment():
     want = [
         True,
         {"aten.gelu.*": "native", "aten.matmul.default": "matmul::batched"},
+        {"attention": "off", "sdpa_mask": "on"},
         ["native:aten.tanh.*", "decompose:aten.cos.default"],
         True,
         "x",
@@ -268,6 +305,8 @@ def test_every_option_is_read_from_the_environment():
         ("STRICT", "maybe", "PERMALLOY_STRICT=maybe: neither 0 nor 1"),
         ("ROUTES", "aten.gelu.default", "'aten.gelu.default' is not OPERATOR=ROUTE"),
         ("ROUTES", "aten.gelo.default=native", "PERMALLOY_ROUTES=aten.gelo.default=native: .*mean aten.gelu.default"),
+        ("REWRITES", "attention", "'attention' is not REWRITE=on"),
+        ("REWRITES", "atention=off", "PERMALLOY_REWRITES=atention=off: .*mean attention"),
         ("DENY", "aten.gelu.default", "PERMALLOY_DENY=aten.gelu.default: .*native:OPERATOR"),
         ("PARTITION", "both", "PERMALLOY_PARTITION=both: .*own, torch"),
         ("ISA", "avx", "PERMALLOY_ISA is one of portable, avx2, avx512"),

@@ -26,7 +26,7 @@ def test_it_lists_every_option_with_its_default():
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", listed, re.M)
     assert [name for name, _ in rows] == Config.names()
     config = Config.__new__(Config)
-    config.routes, config.deny = {}, []
+    config.routes, config.rewrites, config.deny = {}, {}, []
     said = {"off": False, "on": True, "none": None}
     for name, default in rows:
         value = getattr(config, name)

@@ -25,7 +25,8 @@ const HELP: &str = "\
 usage: permalloy COMMAND …
 
   opt [--bless] FILE…            run filetests (files or folders of .pm) and compare with what they expect
-  opt --stage NAME,… FILE        run stages on a graph and print the result (FILE `-` is standard input)
+  opt --stage NAME,… FILE        run stages on a graph and print the result (FILE `-` is standard input);
+                                 stage `triton` writes for `--target cuda-sm90`, `ascend-a2`, …
   opt FILE                       a reproducer of an internal error: compile it again, compare what it computes
   opt --stages                   list the stages
   explain [--json] FILE          show the plan for a graph: routes, kernels, what is saved, pass times

@@ -3,13 +3,14 @@
 use crate::CliError;
 use crate::filetest::{files_below, run_file};
 use crate::plan::{options_of, read, replay};
-use crate::stages::{STAGES, run_stages, stages_named};
+use crate::stages::{STAGES, run_stages_for, stages_named};
 use lexopt::{Arg, Parser, ValueExt};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 pub fn command(mut parser: Parser) -> Result<String, CliError> {
-    let (mut list, mut bless, mut stages) = (false, std::env::var_os("BLESS").is_some_and(|v| v == "1"), None);
+    let (mut list, mut bless, mut stages, mut target) =
+        (false, std::env::var_os("BLESS").is_some_and(|v| v == "1"), None, None);
     let mut paths: Vec<PathBuf> = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -17,6 +18,7 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
             Arg::Long("bless") => bless = true,
             Arg::Long("help") | Arg::Short('h') => return Ok(crate::HELP.to_string()),
             Arg::Long("stage") => stages = Some(parser.value()?.string()?),
+            Arg::Long("target") => target = Some(parser.value()?.string()?),
             Arg::Value(path) => paths.push(path.into()),
             other => return Err(other.unexpected().into()),
         }
@@ -29,8 +31,10 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         (Some(names), [path]) => {
             let stages = stages_named(names.split(',').map(str::trim)).map_err(CliError::Usage)?;
             let text = read(path)?;
-            run_stages(&text, &stages).map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
+            run_stages_for(&text, &stages, target.as_deref())
+                .map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
         }
+        _ if target.is_some() => Err(CliError::Usage("opt --target goes with --stage and one file".to_string())),
         (Some(_), _) => Err(CliError::Usage("opt --stage takes one file".to_string())),
         (None, paths) => run_all(paths, bless),
     }

@@ -16,7 +16,8 @@ usage: permalloy explain [--json] [--target cpu] FILE
 
   Compiles the graph in FILE (`-` is standard input) and prints the route of each operator with its reason, the fused
   kernels with the bytes they move, what is saved for the backward, and the time of each pass.
-  A `// options: {…}` line, as reproducers have it, gives the compiler's options: target, routes, deny, strict.
+  A `// options: {…}` line, as reproducers have it, gives the compiler's options: target, routes, rewrites, deny,
+  strict.
 ";
 
 const RUN: &str = "\
@@ -78,8 +79,8 @@ pub fn read(path: &Path) -> Result<String, CliError> {
     text.map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
 }
 
-/// The compiler options in a text's `// options: {…}` line: `target`, `routes` (pairs), `deny` and `strict`; what it
-/// leaves out has its default.
+/// The compiler options in a text's `// options: {…}` line: `target`, `routes` and `rewrites` (pairs), `deny` and
+/// `strict`; what it leaves out has its default.
 pub fn options_of(text: &str) -> Result<Option<Options>, String> {
     let Some(line) = text.lines().find_map(|l| l.strip_prefix("// options:")) else { return Ok(None) };
     let bad = |what: &str| format!("the line `// options:` {what}");
@@ -94,19 +95,23 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
             // How a graph runs, not how it is compiled.
             "pool_outputs" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
-            "routes" => {
-                let pair =
-                    |v: &serde_json::Value| <[String; 2]>::try_from(texts(v)?).ok().map(|[op, route]| (op, route));
-                let pairs = value.as_array().and_then(|list| list.iter().map(pair).collect());
-                options.routes = pairs.ok_or_else(|| bad("has routes that are no pairs of texts"))?;
+            "routes" => options.routes = pairs(value).ok_or_else(|| bad("has routes that are no pairs of texts"))?,
+            "rewrites" => {
+                options.rewrites = pairs(value).ok_or_else(|| bad("has rewrites that are no pairs of texts"))?;
             }
             _ => {
-                let hint = permalloy_ir::did_you_mean(name, ["target", "routes", "deny", "strict", "check"]);
+                let known = ["target", "routes", "rewrites", "deny", "strict", "check"];
+                let hint = permalloy_ir::did_you_mean(name, known);
                 return Err(bad(&format!("has an unknown option `{name}`{hint}")));
             }
         }
     }
     Ok(Some(options))
+}
+
+fn pairs(value: &serde_json::Value) -> Option<Vec<(String, String)>> {
+    let pair = |v: &serde_json::Value| <[String; 2]>::try_from(texts(v)?).ok().map(|[first, second]| (first, second));
+    value.as_array()?.iter().map(pair).collect()
 }
 
 fn texts(value: &serde_json::Value) -> Option<Vec<String>> {

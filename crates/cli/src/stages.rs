@@ -9,7 +9,12 @@ use permalloy_interp::{Options, run};
 use permalloy_ir::{Graph, did_you_mean, verify};
 use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
-use permalloy_passes::{algebra, partition, simplify};
+use permalloy_ops::policy::Policy;
+use permalloy_passes::{
+    RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
+};
+use permalloy_triton::device::{DEVICES, Device};
+use permalloy_triton::program_text;
 use std::fmt::Write;
 
 /// One step on the way of a graph.
@@ -36,6 +41,11 @@ pub const STAGES: &[Stage] = &[
         doc: "give every operator its route (`// options:` may override); prints the graph",
         apply: route_all,
     },
+    Stage {
+        name: "rewrite",
+        doc: "route all but what patterns are found by, clean, rewrite, clean; prints the graph and what was decided",
+        apply: rewrite_patterns,
+    },
     Stage { name: "algebra", doc: "apply the equations of prims; prints the graph", apply: algebraic },
     Stage {
         name: "simplify",
@@ -48,6 +58,11 @@ pub const STAGES: &[Stage] = &[
         apply: cut,
     },
     Stage { name: "lower", doc: "lower to loops and fuse; prints the program (both, after `partition`)", apply: lower },
+    Stage {
+        name: "triton",
+        doc: "write Triton source for `--target` (or `// target: NAME`); prints it with its launches",
+        apply: triton,
+    },
     Stage { name: "run", doc: "compile and run without PyTorch; prints the outputs", apply: run_compiled },
     Stage {
         name: "compare",
@@ -69,6 +84,8 @@ pub struct Work<'t> {
     pub graph: Option<Graph>,
     /// Forward and backward, once `partition` has run; the graph stays joint.
     pub pieces: Vec<Graph>,
+    /// The device that `triton` writes for.
+    pub target: Option<&'t str>,
     /// What the last stage prints.
     pub printed: String,
 }
@@ -95,9 +112,15 @@ pub fn stages_named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<
 /// Runs the stages on a text and gives what the last one prints; an error starts with the stage's name.
 /// The text is parsed first, whether the list says so or not.
 pub fn run_stages(text: &str, stages: &[&Stage]) -> Result<String, String> {
+    run_stages_for(text, stages, None)
+}
+
+/// As [`run_stages`], for a device; without one the text's `// target:` line counts.
+pub fn run_stages_for(text: &str, stages: &[&Stage], target: Option<&str>) -> Result<String, String> {
     let arguments = Arguments::read(text)?;
     let options = options_of(text)?.unwrap_or_default();
-    let mut work = Work { text, arguments, options, graph: None, pieces: vec![], printed: String::new() };
+    let target = target.or_else(|| text.lines().find_map(|l| l.strip_prefix("// target:")).map(str::trim));
+    let mut work = Work { text, arguments, options, graph: None, pieces: vec![], target, printed: String::new() };
     let implied = stages.first().is_none_or(|s| s.name != "parse").then_some(&STAGES[0]);
     for stage in implied.into_iter().chain(stages.iter().copied()) {
         (stage.apply)(&mut work).map_err(|e| format!("{}: {e}", stage.name))?;
@@ -152,6 +175,30 @@ fn algebraic(work: &mut Work<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Attention is rewritten whether it pays or not, unless `// options:` says otherwise.
+fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let target = &work.options.target;
+    let policy = Policy::of(target).ok_or_else(|| format!("there is no policy for target {target}"))?;
+    let always = ("attention".to_string(), "always".to_string());
+    let lines: Vec<_> = std::iter::once(always).chain(work.options.rewrites.iter().cloned()).collect();
+    let options = RewriteOptions::of(&lines)?;
+    let mut overrides = parse_overrides(&work.options.routes)?;
+    let held = held(work.graph()?, &options, &overrides);
+    overrides.extend(held.iter().cloned());
+    let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
+    let rewritten = rewrite(routed, &options, &held);
+    verify(&rewritten.graph).map_err(|e| e.to_string())?;
+    let graph = simplify(&rewritten.graph);
+    work.printed = graph.to_string();
+    for r in &rewritten.records {
+        // Writing to a string cannot fail.
+        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
+    }
+    work.graph = Some(graph);
+    Ok(())
+}
+
 fn clean(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let graph = simplify(work.graph()?);
@@ -189,6 +236,27 @@ fn lower(work: &mut Work<'_>) -> Result<(), String> {
     };
     let programs = graphs.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     work.printed = programs.iter().map(Program::to_string).collect();
+    Ok(())
+}
+
+fn triton(work: &mut Work<'_>) -> Result<(), String> {
+    let name = work.target.unwrap_or("cuda-sm90");
+    let device = Device::of(name).ok_or_else(|| {
+        let known = DEVICES.iter().map(|d| d.name);
+        format!(
+            "there is no device `{name}`{} (devices: {})",
+            did_you_mean(name, known.clone()),
+            known.collect::<Vec<_>>().join(", ")
+        )
+    })?;
+    let graphs = if work.pieces.is_empty() { std::slice::from_ref(work.graph()?) } else { &work.pieces[..] };
+    let mut printed = String::new();
+    for g in graphs {
+        verify(g).map_err(|e| e.to_string())?;
+        let program = permalloy_loops::lower(g, device.limits()).map_err(|e| e.to_string())?;
+        printed.push_str(&program_text(&program, device, &permalloy_triton::Options::default()));
+    }
+    work.printed = printed;
     Ok(())
 }
 

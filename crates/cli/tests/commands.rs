@@ -150,10 +150,29 @@ fn reproducers_are_replayed() {
         ("\"deny\": [1]", "has a deny that is no list of texts"),
         ("\"routes\": [[\"a\"]]", "has routes that are no pairs of texts"),
         ("\"strict\": 1", "has a strict that is no bool"),
+        ("\"rewrites\": [\"attention\"]", "has rewrites that are no pairs of texts"),
+        ("\"rewrites\": [[\"atention\", \"off\"]]", "no rewrite `atention`; did you mean attention?"),
+        ("\"rewrites\": [[\"attention\", \"of\"]]", "rewrite attention is on, off or always, not `of`"),
     ] {
         std::fs::write(&file, format!("// options: {{{option}}}\n{GRAPH}")).unwrap();
         let (status, _, err) = permalloy(&["opt", path], "");
         assert!(status == Some(1) && err.contains(said), "{err}");
     }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn triton_is_written_for_the_target_asked_for() {
+    let dir = std::env::temp_dir().join(format!("permalloy-target-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("neg.pm");
+    std::fs::write(&file, format!("// target: cuda-sm90\n{GRAPH}")).unwrap();
+    let path = file.to_str().unwrap();
+    let of = |args: &[&str]| command(args.iter().copied()).unwrap();
+    assert!(!of(&["opt", "--stage", "triton", path]).contains("num_programs"));
+    let walks = "graph \"g\" inference {\n  input %x: f32[100000]\n  %y: f32[100000] = prim.neg(%x)\n  output %y\n}\n";
+    std::fs::write(&file, walks).unwrap();
+    assert!(of(&["opt", "--stage", "triton", "--target", "ascend-a5", path]).contains("tl.num_programs(0)"));
+    assert!(usage(&["opt", "--target", "ascend-a5", path]).contains("--stage"));
     std::fs::remove_dir_all(&dir).unwrap();
 }

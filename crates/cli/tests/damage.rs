@@ -2,7 +2,7 @@
 
 use permalloy_cli::filetest::files_below;
 use permalloy_cli::stages::{Stage, run_stages, stages_named};
-use permalloy_ir::PrimOp;
+use permalloy_ir::{Dim, Graph, PrimOp, SymbolValues};
 use std::panic::{catch_unwind, set_hook};
 use std::path::Path;
 
@@ -39,7 +39,8 @@ const CORNERS: &[&str] = &[
 #[test]
 fn no_damaged_text_panics() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/filetests");
-    let texts: Vec<String> = files_below(&root).unwrap().iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
+    let texts = files_below(&root).unwrap().into_iter().map(|f| std::fs::read_to_string(f).unwrap());
+    let texts: Vec<String> = texts.filter(|t| elements(t) < 100_000).collect();
     let direct = stages_named(["verify", "interp"]).unwrap();
     let decomposed = stages_named(["verify", "decompose", "verify", "interp"]).unwrap();
     // Rules panic by contract on operands they cannot take, which the stage turns into an error: no noise for those.
@@ -61,6 +62,15 @@ fn no_damaged_text_panics() {
     }
     // The damage is mild enough that much still runs, which is where the interesting states are.
     assert!(ran > 200, "{ran} texts ran");
+}
+
+/// Elements of all values of a legal text. Some have real sizes, as generated code depends on them; the interpreter would
+/// take minutes for those.
+fn elements(text: &str) -> i64 {
+    let Ok(graph) = Graph::parse(text) else { return 0 };
+    let hints: SymbolValues = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let size = |shape: &[Dim]| shape.iter().fold(1i64, |n, d| n.saturating_mul(d.eval(&hints).unwrap_or(1)));
+    graph.values().fold(0, |n, (_, v)| n.saturating_add(size(&v.ty.shape)))
 }
 
 /// Replaces one word: a prim by another prim, anything else by a corner or another prim.

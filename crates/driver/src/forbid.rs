@@ -54,6 +54,8 @@ impl Deny {
             RouteTaken::Decomposed(rule) => {
                 !self.native && glob(&self.pattern, &r.op) && self.rule.as_ref().is_none_or(|x| x == rule)
             }
+            // What a rewrite calls is in the graph.
+            RouteTaken::Rewritten(_) | RouteTaken::AsWritten => false,
         }
     }
 }
@@ -74,8 +76,8 @@ impl fmt::Display for Forbidden {
     }
 }
 
-/// The first forbidden decision, with how many more there are. `graph` is the routed one: what a rule left to PyTorch has
-/// no record, and counts as native too.
+/// The first forbidden decision, with how many more there are. `graph` is the routed one: what a rule or a rewrite left to PyTorch
+/// has no record, and counts as native too.
 pub(crate) fn check(records: &[Record], graph: &Graph, deny: &[Deny], strict: bool) -> Result<(), Forbidden> {
     if deny.is_empty() && !strict {
         return Ok(());
@@ -114,7 +116,7 @@ fn of_record(r: &Record, deny: &[Deny], strict: bool) -> Option<Forbidden> {
 
 fn of_native_call(op: &str, deny: &[Deny], strict: bool) -> Option<String> {
     if let Some(d) = deny.iter().find(|d| d.forbids_native(op)) {
-        return Some(format!("config.deny has {}; a rule left the operator to PyTorch", d.text));
+        return Some(format!("config.deny has {}; a rule or a rewrite left the operator to PyTorch", d.text));
     }
     // An operator with rules that is native here was left so by one of them.
     let supported = lookup(op).is_some_and(|d| d.library().is_some() || !d.rules.is_empty());
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn what_a_rule_leaves_to_pytorch_is_native_too() {
         let (reason, op, loc) = deny("native:aten.mm.*").unwrap();
-        assert!(reason.contains("a rule left the operator to PyTorch"), "{reason}");
+        assert!(reason.contains("a rule or a rewrite left the operator to PyTorch"), "{reason}");
         assert_eq!((&*op, loc.as_deref()), ("aten.mm.default", Some("model.py:3 in forward")));
     }
 

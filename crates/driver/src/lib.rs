@@ -12,10 +12,12 @@ use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{
-    Partition, PartitionError, Record, RouteOptions, Routed, Timing, algebra, partition, route, simplify,
+    Partition, PartitionError, Record, RewriteOptions, RouteOptions, Routed, Timing, algebra, held, merge_records,
+    partition, rewrite, rewrites_apply, route, simplify,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 /// What the user may decide.
 #[derive(Clone, Debug)]
@@ -24,17 +26,29 @@ pub struct Options {
     pub target: String,
     /// Operator pattern and route, `native`, `decompose`, or a rule's name; the last match wins.
     pub routes: Vec<(String, String)>,
+    /// Name of a rewrite, and `on`, `off` or `always`; the last one counts.
+    pub rewrites: Vec<(String, String)>,
     /// Decisions that are errors, `ROUTE:OPERATOR`; see [`Deny`].
     pub deny: Vec<String>,
     /// An operator that runs natively for lack of support is an error.
     pub strict: bool,
     /// Verify the graph after every pass.
     pub check: bool,
+    /// How far fusion may go; that of the device.
+    pub limits: Limits,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { target: "cpu".to_string(), routes: Vec::new(), deny: Vec::new(), strict: false, check: false }
+        Options {
+            target: "cpu".to_string(),
+            routes: Vec::new(),
+            rewrites: Vec::new(),
+            deny: Vec::new(),
+            strict: false,
+            check: false,
+            limits: Limits::CPU,
+        }
     }
 }
 
@@ -105,17 +119,18 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
     if matches!(graph.kind, GraphKind::Joint { .. }) {
         return Err(Error::Options("a joint graph is compiled by compile_joint".to_string()));
     }
-    let program = lower(&graph, &mut timing)?;
+    let program = lower(&graph, options, &mut timing)?;
     Ok(Compiled { program, records, timing })
 }
 
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Error> {
     let mut timing = Timing::default();
-    let (given, graph, records) = front_with_input(text, options, &mut timing)?;
+    let Front { given, graph, records, made } = front_with_input(text, options, &mut timing)?;
     let types: HashMap<&str, &TensorType, MixHash> = given.values().map(|(_, v)| (&*v.name, &*v.ty)).collect();
-    // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at.
-    let known = |name: &str| types.contains_key(name);
+    // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at, or described by
+    // sizes it knows.
+    let known = |name: &str| types.contains_key(name) || made.contains(name);
     let mut cut = timing.pass("partition", || partition(&graph, &known)).map_err(Error::Partition)?;
     let saved = cut.saved.iter().map(|(name, ty)| saved(name, ty, types.get(&**name).copied())).collect();
     // What is no longer read makes room for what comes: memory that is used again is in the caches.
@@ -125,9 +140,18 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Err
     for g in [&cut.forward, &cut.backward] {
         check("partition", g, options, &mut timing)?;
     }
-    let forward = lower(&cut.forward, &mut timing)?;
-    let backward = lower(&cut.backward, &mut timing)?;
+    let forward = lower(&cut.forward, options, &mut timing)?;
+    let backward = lower(&cut.backward, options, &mut timing)?;
     Ok(CompiledJoint { forward, backward, cut, saved, records, timing })
+}
+
+/// The programs of a graph: forward and backward of a joint one.
+pub fn programs(text: &str, options: &Options) -> Result<Vec<Program>, Error> {
+    let graph = Graph::parse(text).map_err(Error::Parse)?;
+    if matches!(graph.kind, GraphKind::Joint { .. }) {
+        return compile_joint(text, options).map(|c| vec![c.forward, c.backward]);
+    }
+    compile_graph(text, options).map(|c| vec![c.program])
 }
 
 fn saved(name: &str, ty: &TensorType, given: Option<&TensorType>) -> Saved {
@@ -139,24 +163,58 @@ fn saved(name: &str, ty: &TensorType, given: Option<&TensorType>) -> Saved {
 
 /// Text to a routed, clean graph.
 pub fn front(text: &str, options: &Options, timing: &mut Timing) -> Result<(Graph, Vec<Record>), Error> {
-    front_with_input(text, options, timing).map(|(_, graph, records)| (graph, records))
+    front_with_input(text, options, timing).map(|f| (f.graph, f.records))
 }
 
-fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<(Graph, Graph, Vec<Record>), Error> {
-    let (decide, deny) = (route_options(options)?, denied(options)?);
+struct Front {
+    given: Graph,
+    graph: Graph,
+    records: Vec<Record>,
+    /// Names of values that a rewrite made and a backward may need.
+    made: BTreeSet<Arc<str>>,
+}
+
+fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<Front, Error> {
+    let (mut decide, deny) = (route_options(options)?, denied(options)?);
+    let rewrites = RewriteOptions::of(&options.rewrites).map_err(Error::Options)?;
     let given = timing.pass("parse", || Graph::parse(text)).map_err(Error::Parse)?;
     timing
         .pass("verify", || permalloy_ir::verify(&given))
         .map_err(|e| Error::Verify { stage: "input", message: e.to_string() })?;
-    let Routed { graph: routed, records } = timing.pass("route", || route(&given, &decide));
-    check("route", &routed, options, timing)?;
-    let graph = timing.pass("algebra", || algebra(&routed));
-    timing.pass("release", || drop(routed));
-    check("algebra", &graph, options, timing)?;
-    let graph = timing.pass("simplify", || simplify(&graph));
+    let held = timing.pass("rewrite", || held(&given, &rewrites, &decide.overrides));
+    let own_overrides = decide.overrides.len();
+    decide.overrides.extend(held.iter().cloned());
+    let Routed { mut graph, mut records } = timing.pass("route", || route(&given, &decide));
+    check("route", &graph, options, timing)?;
+    let mut made = BTreeSet::new();
+    // Patterns are found in a clean graph. Most graphs have no softmax and no masked attention: nothing is sought in them,
+    // and they are cleaned once, at the end.
+    if timing.pass("rewrite", || rewrites_apply(&given, &rewrites, &held)) {
+        let clean = timing.pass("simplify", || simplify(&graph));
+        timing.pass("release", || drop(graph));
+        check("simplify", &clean, options, timing)?;
+        let mut rewritten = timing.pass("rewrite", || rewrite(clean, &rewrites, &held));
+        check("rewrite", &rewritten.graph, options, timing)?;
+        let mut last = vec![];
+        if !held.is_empty() {
+            // What was held gets its route now.
+            decide.overrides.truncate(own_overrides);
+            let again = timing.pass("route", || route(&rewritten.graph, &decide));
+            check("route", &again.graph, options, timing)?;
+            (rewritten.graph, last) = (again.graph, again.records);
+        }
+        records = merge_records(records, &held, &rewritten, last);
+        made.extend(rewritten.made);
+        graph = rewritten.graph;
+    }
+    let equal = timing.pass("algebra", || algebra(&graph));
+    timing.pass("release", || drop(graph));
+    check("algebra", &equal, options, timing)?;
+    let graph = timing.pass("simplify", || simplify(&equal));
+    timing.pass("release", || drop(equal));
     check("simplify", &graph, options, timing)?;
     forbid::check(&records, &graph, &deny, options.strict).map_err(Error::Forbidden)?;
-    Ok((given, graph, records))
+    Ok(Front { given, graph, records, made })
 }
 
 /// A verified graph with every operator on its route, or the decision that the options forbid.
@@ -187,6 +245,6 @@ fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Tim
     timing.pass("verify", || permalloy_ir::verify(graph)).map_err(|e| Error::Verify { stage, message: e.to_string() })
 }
 
-fn lower(graph: &Graph, timing: &mut Timing) -> Result<Program, Error> {
-    timing.pass("lower", || permalloy_loops::lower(graph, Limits::CPU)).map_err(Error::Lower)
+fn lower(graph: &Graph, options: &Options, timing: &mut Timing) -> Result<Program, Error> {
+    timing.pass("lower", || permalloy_loops::lower(graph, options.limits)).map_err(Error::Lower)
 }

@@ -16,6 +16,7 @@
 //! assert_eq!(g.shape(total), [Dim::sym("s0")]);
 //! ```
 
+mod bound;
 mod builder;
 mod cursor;
 mod dim;
@@ -31,6 +32,7 @@ mod rebuild;
 mod text;
 mod verify;
 
+pub use bound::non_negative;
 pub use builder::Builder;
 pub use cursor::ParseError;
 pub use dim::{Atom, Dim, EvalError, Poly, Symbol, SymbolValues};

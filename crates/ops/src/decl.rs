@@ -59,6 +59,9 @@ pub struct OpDecl {
     pub name: &'static str,
     pub cost: Cost,
     pub effect: Effect,
+    /// Elements of the last dim of an operand must lie side by side. (PyTorch picks such a kernel by the strides it
+    /// sees; ours may differ.)
+    pub reads_rows: bool,
     /// Decomposition rules, best first; the policy may name another.
     pub rules: &'static [Rule],
     /// PyTorch has a kernel for it on the usual devices (composite operators that never reach us may not).
@@ -70,7 +73,13 @@ pub struct OpDecl {
 impl OpDecl {
     /// A pure operator with one rule named like the operator itself.
     pub const fn new(name: &'static str, cost: Cost, rules: &'static [Rule], doc: &'static str) -> OpDecl {
-        OpDecl { name, cost, effect: Effect::Pure, rules, native: true, doc }
+        OpDecl { name, cost, effect: Effect::Pure, rules, native: true, reads_rows: false, doc }
+    }
+
+    /// The kernel reads its tensors row by row: their last dim must have stride 1.
+    pub const fn reads_rows(mut self) -> OpDecl {
+        self.reads_rows = true;
+        self
     }
 
     pub const fn effect(mut self, effect: Effect) -> OpDecl {

@@ -9,6 +9,10 @@ pub enum RouteTaken {
     Decomposed(&'static str),
     /// PyTorch's own kernel.
     Native,
+    /// The named rewrite put something else in its place.
+    Rewritten(&'static str),
+    /// A pattern that a rewrite looks for, left as it was.
+    AsWritten,
 }
 
 /// Where a decision came from.
@@ -26,10 +30,12 @@ pub enum Reason {
     NoRule,
     /// The operator is not in the table.
     Unknown,
-    /// The rule does not cover these arguments.
+    /// The rule (or rewrite) does not cover these arguments.
     Declined,
     /// What the rule made does not have the promised type.
     Mismatch,
+    /// A rewrite found its pattern.
+    Pattern,
 }
 
 /// One decision.
@@ -46,18 +52,23 @@ pub struct Record {
 }
 
 impl Record {
-    /// `decompose:gelu` or `native`.
+    /// `decompose:gelu`, `native`, `rewrite:attention` or `as-written`.
     pub fn route_name(&self) -> String {
         match self.route {
             RouteTaken::Decomposed(rule) => format!("decompose:{rule}"),
             RouteTaken::Native => "native".to_string(),
+            RouteTaken::Rewritten(name) => format!("rewrite:{name}"),
+            RouteTaken::AsWritten => "as-written".to_string(),
         }
     }
 
     /// Whether it is native because the compiler cannot do better, not because someone chose so.
     pub fn lacks_support(&self) -> bool {
+        if self.route != RouteTaken::Native {
+            return false;
+        }
         match self.reason {
-            Reason::Override | Reason::Policy | Reason::DefaultRule | Reason::Library => false,
+            Reason::Override | Reason::Policy | Reason::DefaultRule | Reason::Library | Reason::Pattern => false,
             Reason::NoRule | Reason::Unknown | Reason::Mismatch => true,
             // A product whose bias no rule adds is still a product.
             Reason::Declined => permalloy_ops::lookup(&self.op).is_none_or(|d| d.library().is_none()),
@@ -76,6 +87,7 @@ impl Reason {
             Reason::Unknown => "unknown-op",
             Reason::Declined => "rule-declined",
             Reason::Mismatch => "rule-mismatch",
+            Reason::Pattern => "pattern",
         }
     }
 }

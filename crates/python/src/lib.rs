@@ -59,6 +59,20 @@ fn compile_graph(py: Python<'_>, text: &str, options: Options) -> PyResult<Calla
     Callable::new(py, made.map_err(|e| errors::compile_error(py, e))?)
 }
 
+/// The Triton form of a graph for a device (`cuda-sm90`, `ascend-a2`, …), as JSON.
+#[pyfunction]
+#[pyo3(signature = (text, device, deterministic = false, tile = None))]
+fn triton_sources(
+    py: Python<'_>,
+    text: &str,
+    device: &str,
+    deterministic: bool,
+    tile: Option<(u32, u32, u32)>,
+) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device, deterministic, tile)))
+        .map_err(|e| errors::compile_error(py, e))
+}
+
 /// Returns its arguments at the given positions. For measuring what a call costs.
 #[pyfunction]
 fn passthrough(py: Python<'_>, integers: Vec<bool>, outputs: Vec<Option<usize>>) -> PyResult<Callable> {
@@ -103,11 +117,15 @@ fn json_string(s: &str) -> String {
     out
 }
 
-/// Reads `config.routes` (pairs) and `config.deny` as a compile would. Returns operator patterns of `deny` that match nothing
+/// Reads `config.routes` and `config.rewrites` (pairs) and `config.deny` as a compile would. Returns operator patterns of `deny` that match nothing
 /// in the operator table. A mistake raises `ValueError` with the nearest names.
 #[pyfunction]
-fn check_options(routes: Vec<(String, String)>, deny: Vec<String>) -> PyResult<Vec<String>> {
-    pipeline::check_options(&routes, &deny).map_err(PyValueError::new_err)
+fn check_options(
+    routes: Vec<(String, String)>,
+    rewrites: Vec<(String, String)>,
+    deny: Vec<String>,
+) -> PyResult<Vec<String>> {
+    pipeline::check_options(&routes, &rewrites, &deny).map_err(PyValueError::new_err)
 }
 
 /// The entry of `config.deny` that forbids an operator to run as PyTorch's own kernel, if one does.
@@ -140,6 +158,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Callable>()?;
     m.add_function(wrap_pyfunction!(compile_joint, m)?)?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
+    m.add_function(wrap_pyfunction!(triton_sources, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
     m.add_function(wrap_pyfunction!(check_options, m)?)?;

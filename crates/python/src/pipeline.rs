@@ -36,6 +36,8 @@ pub struct Options {
     pub strict: bool,
     /// Overrides: operator (with `*` allowed) to `native`, `decompose` or the name of a rule; the last match counts.
     pub routes: Vec<(String, String)>,
+    /// Rewrites by name: `on`, `off` or `always`.
+    pub rewrites: Vec<(String, String)>,
     /// Patterns over `ROUTE:OPERATOR` that turn a decision into an error.
     pub deny: Vec<String>,
     /// Run the verifier after each pass.
@@ -170,16 +172,23 @@ fn driver_options(options: &Options) -> permalloy_driver::Options {
     permalloy_driver::Options {
         target: options.target.clone(),
         routes: options.routes.clone(),
+        rewrites: options.rewrites.clone(),
         deny: options.deny.clone(),
         strict: options.strict,
         check: options.check,
+        ..Default::default()
     }
 }
 
-/// Reads overrides and denied decisions as a compile would. The error says what is wrong with one. Returns operator
+/// Reads overrides, rewrites and denied decisions as a compile would. The error says what is wrong with one. Returns operator
 /// patterns of `deny` that match nothing in the operator table.
-pub fn check_options(routes: &[(String, String)], deny: &[String]) -> Result<Vec<String>, String> {
+pub fn check_options(
+    routes: &[(String, String)],
+    rewrites: &[(String, String)],
+    deny: &[String],
+) -> Result<Vec<String>, String> {
     permalloy_passes::parse_overrides(routes)?;
+    permalloy_passes::RewriteOptions::of(rewrites)?;
     let deny = deny.iter().map(|d| permalloy_driver::Deny::parse(d)).collect::<Result<Vec<_>, _>>()?;
     let known = |d: &permalloy_driver::Deny| permalloy_ops::table().keys().any(|n| glob(d.pattern(), n));
     Ok(deny.iter().filter(|d| !known(d)).map(|d| d.pattern().to_string()).collect())
@@ -189,6 +198,26 @@ pub fn check_options(routes: &[(String, String)], deny: &[String]) -> Result<Vec
 pub fn denies_native(deny: &[String], op: &str) -> Option<String> {
     let forbids = |d: &&String| permalloy_driver::Deny::parse(d).is_ok_and(|d| d.forbids_native(op));
     deny.iter().find(forbids).cloned()
+}
+
+/// The Triton form of a graph for a device, as JSON: a list of programs, forward and backward for a joint graph.
+/// `tile`: other tile sizes than the device's, outer, inner, warps.
+pub fn triton_sources(
+    text: &str,
+    device: &str,
+    deterministic: bool,
+    tile: Option<(u32, u32, u32)>,
+) -> Result<String, CompileError> {
+    let device = permalloy_triton::Device::of(device).ok_or_else(|| {
+        let known: Vec<&str> = permalloy_triton::device::DEVICES.iter().map(|d| d.name).collect();
+        CompileError::Options(format!("there is no device {device}; devices: {}", known.join(", ")))
+    })?;
+    let options = permalloy_driver::Options { limits: device.limits(), ..Default::default() };
+    let programs = permalloy_driver::programs(text, &options).map_err(driver_error)?;
+    let tile = tile.map(|(outer, inner, warps)| permalloy_triton::TileChoice { outer, inner, warps });
+    let how = permalloy_triton::Options { deterministic, tile, ..Default::default() };
+    let form = |p| permalloy_triton::program_json(p, device, &how);
+    Ok(serde_json::Value::Array(programs.iter().map(form).collect()).to_string())
 }
 
 fn driver_error(e: permalloy_driver::Error) -> CompileError {

@@ -5,12 +5,13 @@ use super::*;
 
 impl<'g> Lowering<'g> {
     pub(super) fn native(&mut self, node: &'g Node) -> Result<(), String> {
+        let rows = node.op.external().and_then(permalloy_ops::lookup).is_some_and(|d| d.reads_rows);
         // Operands first: some need a copy, which is a unit of its own.
         for v in node.operands() {
             if self.as_it_was(v.0 as usize) != v.0 as usize {
                 return Err(format!("{} reads %{}, which is overwritten before", node.op, self.graph.value(v).name));
             }
-            self.strided_operand(v)?;
+            self.strided_operand(v, rows)?;
         }
         let unit = self.units.add(self.position);
         let mut args = Vec::with_capacity(node.args.len());
@@ -37,12 +38,21 @@ impl<'g> Lowering<'g> {
         self.settle(unit)
     }
 
-    /// Makes sure a value can be handed to PyTorch as a strided tensor, copying it when it cannot.
-    pub(super) fn strided_operand(&mut self, v: ValueId) -> Result<(), String> {
+    /// Makes sure a value can be handed to PyTorch as a strided tensor, copying it when it cannot; with `rows` one whose
+    /// last dim has stride 1.
+    fn strided_operand(&mut self, v: ValueId, rows: bool) -> Result<(), String> {
         let x = v.0 as usize;
-        let strided =
-            !self.is_inline(x)? && self.memory_view(x, &self.infos[x].view).is_some_and(|v| self.strides(&v).is_some());
-        if !strided && !self.strided.contains_key(&x) {
+        if self.strided.contains_key(&x) {
+            return Ok(());
+        }
+        let view = if self.is_inline(x)? { None } else { self.memory_view(x, &self.infos[x].view) };
+        let fits = |strides: Vec<Dim>| {
+            let last = strides.last().zip(self.infos[x].shape.last());
+            // Statistics of rows (three dims) are read one by one.
+            !rows || strides.len() == 3 || last.is_none_or(|(stride, size)| stride.is_const(1) || size.is_const(1))
+        };
+        let strided = view.and_then(|v| self.strides(&v)).is_some_and(fits);
+        if !strided {
             // Not in place of `x`: groups that read `x` may be fitted anew later, and the copy comes after them.
             let copy = self.materialize_view(x)?;
             self.strided.insert(x, copy);

@@ -178,25 +178,7 @@ pub(super) fn truth(c: &mut Call<'_, '_>, x: ValueId) -> ValueId {
 
 /// `a <= b` whatever the size symbols are, as far as their ranges show.
 pub(super) fn at_most(c: &Call<'_, '_>, a: &Dim, b: &Dim) -> bool {
-    non_negative(c, &(b - a))
-}
-
-fn non_negative(c: &Call<'_, '_>, d: &Dim) -> bool {
-    if let Some(v) = d.as_const() {
-        return v >= 0;
-    }
-    let mut names = Vec::new();
-    d.collect_symbols(&mut names);
-    let range_min = |name: &str| c.b.graph.symbols.iter().find(|s| &*s.name == name).map(|s| s.min);
-    names.iter().any(|name| {
-        let Some(min) = range_min(name) else { return false };
-        let symbol = Dim::sym(name);
-        // d = s·q with s >= 0, or d = s + k with k >= -min(s).
-        if let Some(q) = d.div_exact(&symbol) {
-            return min >= 0 && non_negative(c, &q);
-        }
-        (d - &symbol).as_const().is_some_and(|k| k >= -min)
-    })
+    permalloy_ir::non_negative(&(b - a), &c.b.graph.symbols)
 }
 
 /// The smaller of two sizes, decided now where ranges show which it is.

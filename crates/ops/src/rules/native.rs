@@ -106,27 +106,41 @@ pub const DECLS: &[OpDecl] = &[
     op!(Opaque "aten.affine_grid_generator_backward.default", "gradient of affine_grid_generator"),
     // Attention that may draw a dropout mask.
     op!(Compute "aten._scaled_dot_product_flash_attention.default", "attention, probabilities never stored")
-        .effect(Effect::Random),
+        .effect(Effect::Random)
+        .reads_rows(),
     op!(Compute "aten._scaled_dot_product_efficient_attention.default", "attention, probabilities never stored")
-        .effect(Effect::Random),
-    op!(Compute "aten._scaled_dot_product_cudnn_attention.default", "attention by cuDNN").effect(Effect::Random),
+        .effect(Effect::Random)
+        .reads_rows(),
+    op!(Compute "aten._scaled_dot_product_cudnn_attention.default", "attention by cuDNN")
+        .effect(Effect::Random)
+        .reads_rows(),
     op!(Compute "aten._scaled_dot_product_fused_attention_overrideable.default", "attention of a backend of its own")
-        .effect(Effect::Random),
+        .effect(Effect::Random)
+        .reads_rows(),
     op!(Compute "aten._flash_attention_forward.default", "attention, probabilities never stored")
-        .effect(Effect::Random),
+        .effect(Effect::Random)
+        .reads_rows(),
     op!(Compute "aten._efficient_attention_forward.default", "attention, probabilities never stored")
-        .effect(Effect::Random),
-    op!(Compute "aten._scaled_dot_product_attention_math.default", "attention written out").effect(Effect::Random),
-    op!(Compute "aten.scaled_dot_product_attention.default", "softmax(q·kᵀ·scale + mask)·v").effect(Effect::Random),
+        .effect(Effect::Random)
+        .reads_rows(),
+    op!(Compute "aten._scaled_dot_product_attention_math.default", "attention written out")
+        .effect(Effect::Random)
+        .reads_rows(),
+    op!(Compute "aten.scaled_dot_product_attention.default", "softmax(q·kᵀ·scale + mask)·v")
+        .effect(Effect::Random)
+        .reads_rows(),
     // Attention without one, and the gradients.
-    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu.default", "attention, probabilities never stored"),
-    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "gradients of attention"),
-    op!(Compute "aten._scaled_dot_product_flash_attention_backward.default", "gradients of attention"),
-    op!(Compute "aten._scaled_dot_product_efficient_attention_backward.default", "gradients of attention"),
-    op!(Compute "aten._scaled_dot_product_cudnn_attention_backward.default", "gradients of attention"),
-    op!(Compute "aten._scaled_dot_product_fused_attention_overrideable_backward.default", "gradients of attention"),
-    op!(Compute "aten._flash_attention_backward.default", "gradients of attention"),
-    op!(Compute "aten._efficient_attention_backward.default", "gradients of attention"),
+    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu.default", "attention, probabilities never stored")
+        .reads_rows(),
+    op!(Compute "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "gradients of attention")
+        .reads_rows(),
+    op!(Compute "aten._scaled_dot_product_flash_attention_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._scaled_dot_product_efficient_attention_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._scaled_dot_product_cudnn_attention_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._scaled_dot_product_fused_attention_overrideable_backward.default", "gradients of attention")
+        .reads_rows(),
+    op!(Compute "aten._flash_attention_backward.default", "gradients of attention").reads_rows(),
+    op!(Compute "aten._efficient_attention_backward.default", "gradients of attention").reads_rows(),
     // Recurrent layers.
     op!(Compute "aten._thnn_fused_lstm_cell.default", "LSTM cell"),
     op!(Compute "aten._thnn_fused_lstm_cell_backward_impl.default", "gradients of the LSTM cell"),

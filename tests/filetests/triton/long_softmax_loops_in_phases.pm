@@ -1,0 +1,73 @@
+// A row of a vocabulary does not fit into a program: maximum, sum and result are three loops over it.
+// run: verify | route | simplify | triton
+// target: cuda-sm90
+graph "softmax" inference {
+  input %x: f32[64, 50257] strides=[50257, 1]
+  %y: f32[64, 50257] = aten._softmax.default(%x, 1, false)
+  output %y
+}
+// expect:
+// # k0_amax_sub_exp_sum_div
+// #   prim.amax
+// #   prim.sub
+// #   prim.exp
+// #   prim.sum
+// #   prim.div
+// # x < 64: blocks of 1, one a program
+// # r < 50257: blocks of 2048, in a loop
+// import triton
+// import triton.language as tl
+//
+//
+// @triton.jit
+// def exp(x):
+//     """2^n * e^(x - n ln 2): the hardware's exponential sees a small argument only, where it is accurate."""
+//     x = tl.where(x > 89.0, 89.0, tl.where(x < -110.0, -110.0, x))
+//     n = tl.floor(x * 1.4426950408889634 + 0.5)
+//     rest = (x - n * 0.693145751953125) - n * 1.42860682030941723212e-6
+//     return tl.exp2(rest * 1.4426950408889634) * tl.exp2(n - 1.0) * 2.0
+//
+//
+// @triton.jit
+// def greater_or_nan(a, b):
+//     """Elementwise maximum; NaN if either is."""
+//     return tl.where((a != a) | (a > b), a, b)
+//
+//
+// @triton.jit
+// def reduce_max_or_nan(x, axis: tl.constexpr):
+//     """Maximum over an axis, which stays with one element; NaN if there is one."""
+//     nan = tl.max((x != x).to(tl.int32), axis, keep_dims=True) != 0
+//     return tl.where(nan, float("nan"), tl.max(x, axis, keep_dims=True))
+//
+//
+// @triton.jit
+// def k0_amax_sub_exp_sum_div(x_ptr, y_ptr, X_BLOCK: tl.constexpr, R_BLOCK: tl.constexpr):
+//     tile = tl.program_id(0)
+//     ix = tile * X_BLOCK + tl.arange(0, X_BLOCK)[:, None]
+//     amax_1_parts = tl.full([X_BLOCK, R_BLOCK], float("-inf"), tl.float32)
+//     for r_start in range(0, 50257, R_BLOCK):
+//         ir = r_start + tl.arange(0, R_BLOCK)[None, :]
+//         ir_in = ir < 50257
+//         x = tl.load(x_ptr + (50257 * ix + ir), mask=ir_in, other=0.0)
+//         amax_1_parts = greater_or_nan(amax_1_parts, tl.where(ir_in, x, float("-inf")))
+//     amax_1 = reduce_max_or_nan(amax_1_parts, 1)
+//     sum_4_parts = tl.full([X_BLOCK, R_BLOCK], 0.0, tl.float32)
+//     for r_start in range(0, 50257, R_BLOCK):
+//         ir = r_start + tl.arange(0, R_BLOCK)[None, :]
+//         ir_in = ir < 50257
+//         x_2 = tl.load(x_ptr + (50257 * ix + ir), mask=ir_in, other=0.0)
+//         sub_2 = x_2 - amax_1
+//         exp_3 = exp(sub_2)
+//         sum_4_parts = sum_4_parts + tl.where(ir_in, exp_3, 0.0)
+//     sum_4 = tl.sum(sum_4_parts, 1, keep_dims=True)
+//     for r_start in range(0, 50257, R_BLOCK):
+//         ir = r_start + tl.arange(0, R_BLOCK)[None, :]
+//         ir_in = ir < 50257
+//         x_3 = tl.load(x_ptr + (50257 * ix + ir), mask=ir_in, other=0.0)
+//         sub_2_2 = x_3 - amax_1
+//         exp_3_2 = exp(sub_2_2)
+//         div_5 = tl.div_rn(exp_3_2, sum_4)
+//         tl.store(y_ptr + (50257 * ix + ir), div_5, mask=ir_in)
+// # launch 64 programs, 4 warps: x_ptr=%x, y_ptr=%y aligned, X_BLOCK=1, R_BLOCK=2048
+//
