@@ -168,7 +168,9 @@ pub fn compile_kernel(
     let mut exclusive = compile(&k, &layout, row_axes, true)?;
     if level == IsaLevel::Avx512 {
         let (read, written) = traffic(&k);
-        fuse(&mut exclusive, &layout, true, read + written > last_level_cache() / 2);
+        // The cache is shared, and what just fits is better left there for the next reader.
+        let stream = read + written > last_level_cache() / 2 * 3;
+        fuse(&mut exclusive, &layout, true, stream);
     }
     let cut = cut(&layout, &exclusive);
     let mut state_bytes = 0;
