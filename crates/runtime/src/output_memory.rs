@@ -4,8 +4,9 @@
 //! blocks back to the system as soon as they are freed. Here they stay, within two bounds:
 //!
 //! - unused bytes are at most what the outputs of the executables that are alive need at once ([`OutputPool::demand`]);
-//! - used and unused bytes together are at most what was in use at one time, so that keeping memory does not raise the
-//!   peak. Free neighbours become one and are cut anew: what the forward saved is there for the gradients, and the other
+//! - used and unused bytes together are at most an eighth more than what was in use at one time, so that keeping memory
+//!   hardly raises the peak; with no allowance for gaps too small for the next block, a step could find its largest block
+//!   gone each time. Free neighbours become one and are cut anew: what the forward saved is there for the gradients, and the other
 //!   way round.
 //!
 //! Large blocks consist of whole large pages, where the system has them; while unused they are offered to the system,
@@ -99,6 +100,11 @@ impl Default for OutputPool {
     }
 }
 
+/// What the pool may hold when this much was in use at one time.
+fn with_gaps(bytes: usize) -> usize {
+    bytes + bytes / 8
+}
+
 fn no_memory(bytes: usize) -> String {
     format!("no memory for an output of {bytes} bytes")
 }
@@ -126,7 +132,7 @@ impl Heap {
                 state.unused_bytes -= bytes;
             }
             state.used_bytes += bytes;
-            let most = state.most_used_bytes.max(state.used_bytes);
+            let most = with_gaps(state.most_used_bytes.max(state.used_bytes));
             let excess = (state.used_bytes + state.unused_bytes).saturating_sub(most);
             (found, state.shrink(excess))
         };
@@ -153,7 +159,7 @@ impl Heap {
             state.used_bytes -= bytes;
             state.unused.put(data.as_ptr().expose_provenance(), bytes);
             state.unused_bytes += bytes;
-            let most = state.needed_bytes.min(state.most_used_bytes.saturating_sub(state.used_bytes));
+            let most = state.needed_bytes.min(with_gaps(state.most_used_bytes).saturating_sub(state.used_bytes));
             let excess = state.unused_bytes.saturating_sub(most);
             state.shrink(excess)
         };
