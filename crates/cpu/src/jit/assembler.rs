@@ -79,6 +79,9 @@ pub(super) const BLEND: Opcode = op(2, 1, 0x65);
 pub(super) const SHUFFLE_QUARTERS: Opcode = op(3, 1, 0x23);
 /// Lanes of each quarter in the order that the immediate says.
 pub(super) const SHUFFLE_LANES: Opcode = op(3, 1, 0x04);
+/// The first eight lanes of f32 as f64.
+pub(super) const WIDEN_F32: Opcode = op(1, 0, 0x5a);
+pub(super) const ADD_F64: Opcode = op(1, 1, 0x58).wide();
 /// Sixteen bytes.
 pub(super) const LOAD_BYTES: Opcode = op(1, 3, 0x6f).xmm();
 pub(super) const STORE_BYTES: Opcode = op(1, 3, 0x7f).xmm();

@@ -252,20 +252,37 @@ impl<'a> Emitter<'a> {
             self.a.vector(ADD, total, total, AT_R8, Lanes::All, None);
         }
         if last {
-            let other = self.take()?;
-            let from = Operand::Register(total);
-            for (op, src1, order) in [
-                (SHUFFLE_QUARTERS, total, 0x4e),
-                (SHUFFLE_QUARTERS, total, 0xb1),
-                (SHUFFLE_LANES, 0, 0x4e),
-                (SHUFFLE_LANES, 0, 0xb1),
-            ] {
+            self.join_lanes(join, total)?;
+        }
+        self.a.vector(STORE, total, 0, AT_R8, Lanes::All, None);
+        Ok(())
+    }
+
+    /// Joins the lanes of a register; afterwards each holds the result, for sums in f64.
+    fn join_lanes(&mut self, join: Join, total: u8) -> Result<(), Full> {
+        let other = self.take()?;
+        let from = Operand::Register(total);
+        let halves = (SHUFFLE_QUARTERS, total, 0x4e);
+        let quarters = (SHUFFLE_QUARTERS, total, 0xb1);
+        let pairs = (SHUFFLE_LANES, 0, 0x4e);
+        let lanes = (SHUFFLE_LANES, 0, 0xb1);
+        if join == Join::Sum {
+            let (op, src1, order) = halves;
+            self.a.vector(op, other, src1, from, Lanes::All, Some(order));
+            self.a.vector(WIDEN_F32, other, 0, Operand::Register(other), Lanes::All, None);
+            self.a.vector(WIDEN_F32, total, 0, from, Lanes::All, None);
+            self.three(ADD_F64, total, total, Operand::Register(other));
+            for (op, src1, order) in [halves, quarters, pairs] {
+                self.a.vector(op, other, src1, from, Lanes::All, Some(order));
+                self.three(ADD_F64, total, total, Operand::Register(other));
+            }
+        } else {
+            for (op, src1, order) in [halves, quarters, pairs, lanes] {
                 self.a.vector(op, other, src1, from, Lanes::All, Some(order));
                 self.join(join, total, other, Lanes::All)?;
             }
-            self.give(other);
         }
-        self.a.vector(STORE, total, 0, AT_R8, Lanes::All, None);
+        self.give(other);
         Ok(())
     }
 

@@ -67,9 +67,9 @@ impl Worker<'_> {
                 pointers.push(std::ptr::without_provenance_mut(rows));
                 code.call(entry, pointers.as_mut_ptr(), n);
                 for (k, (acc, join)) in f.sums.iter().enumerate() {
-                    let lanes = self.register(f.lanes + k * no * LANES).cast::<[f32; 16]>();
+                    let lanes = self.register(f.lanes + k * no * LANES);
                     let total = self.register(self.program.col_accs[*acc].value_at);
-                    self.join_rows(*join, std::slice::from_raw_parts(lanes, rows), total);
+                    self.join_rows(*join, (lanes, rows), total);
                 }
             }
         }
@@ -79,20 +79,21 @@ impl Worker<'_> {
     /// Joins what the fused code found for each row, the same in all lanes, into the row's accumulator.
     ///
     /// # Safety
-    /// `total` holds an accumulator for each row: f64 for sums, otherwise f32.
-    unsafe fn join_rows(&self, join: Join, rows: &[[f32; 16]], total: *mut u8) {
-        for (row, [found, ..]) in rows.iter().enumerate() {
+    /// `found` has the lanes of so many rows, and `total` an accumulator for each: f64 for sums, otherwise f32.
+    unsafe fn join_rows(&self, join: Join, (found, rows): (*const u8, usize), total: *mut u8) {
+        for row in 0..rows {
             // SAFETY: by the contract.
             unsafe {
+                let found = found.add(row * LANES);
                 if join == Join::Sum {
                     let total = total.cast::<f64>().add(row);
-                    total.write(total.read() + f64::from(*found));
+                    total.write(total.read() + found.cast::<f64>().read());
                 } else {
-                    let total = total.cast::<f32>().add(row);
+                    let (found, total) = (found.cast::<f32>().read(), total.cast::<f32>().add(row));
                     let so_far = total.read();
-                    let better = if join == Join::Max { *found > so_far } else { *found < so_far };
+                    let better = if join == Join::Max { found > so_far } else { found < so_far };
                     // NaN wins.
-                    total.write(if better || found.is_nan() { *found } else { so_far });
+                    total.write(if better || found.is_nan() { found } else { so_far });
                 }
             }
         }
