@@ -19,7 +19,14 @@ def fresh():
 
 
 def copies(args):
-    return [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+    return [copy(a) if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def copy(a):
+    """The same elements at the same places of memory of its own."""
+    memory = a.detach().untyped_storage().clone()
+    place = (a.storage_offset(), a.shape, a.stride())
+    return torch.empty(0, dtype=a.dtype).set_(memory, *place).requires_grad_(a.requires_grad)
 
 
 def run(fn, args):
@@ -159,6 +166,14 @@ def test_the_backward_reads_inputs_of_any_size_as_they_were():
 
 
 # --- views ------------------------------------------------------------------------------------
+
+
+def test_an_operator_reads_a_view_of_an_argument_that_starts_inside_its_memory():
+    def f(x, w):
+        return x @ w, x[1:] @ w.expand(2, 3, 4), (x[:, 1:] @ w[1:]).sin()
+
+    x, w = torch.randn(4, 7)[1:, 1::2].requires_grad_(), torch.randn(5, 4)[2:].requires_grad_()
+    agrees(f, x, w)
 
 
 def test_an_operator_gets_a_copy_of_a_flipped_value():

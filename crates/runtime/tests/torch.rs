@@ -192,6 +192,16 @@ fn products_write_into_the_arena_and_into_outputs() {
 }
 
 #[test]
+fn offsets_of_views_add_up() {
+    let Some((p, _lock)) = provider() else { return };
+    let RunInput::Tensor(t) = make(&p, DType::F32, &[6], &[0f32, 1.0, 2.0, 3.0, 4.0, 5.0]) else { panic!() };
+    let inner = t.view(&[5], &[1], 1).unwrap().view(&[2], &[2], 2).unwrap();
+    assert_eq!((inner.shape(), inner.strides()), (&[2][..], &[2][..]));
+    // SAFETY: the third element after the first view's start, in memory of six.
+    assert_eq!(unsafe { *inner.data_ptr().cast::<f32>() }, 3.0);
+}
+
+#[test]
 fn lists_of_tensors_and_optional_tensors() {
     let Some((p, _lock)) = provider() else { return };
     let x = || make(&p, F, &[2, 2], &[1.0f32, 2.0, 3.0, 4.0]);

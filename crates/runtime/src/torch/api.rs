@@ -97,7 +97,6 @@ api! {
         get_dtype: fn(RawTensor, *mut i32) -> i32;
         get_device_type: fn(RawTensor, *mut i32) -> i32;
         get_layout: fn(RawTensor, *mut i32) -> i32;
-        get_storage_offset: fn(RawTensor, *mut i64) -> i32;
         empty_strided: fn(i64, *const i64, *const i64, i32, i32, i32, *mut RawTensor) -> i32;
         _reinterpret_tensor: fn(RawTensor, i64, *const i64, *const i64, i64, *mut RawTensor) -> i32;
         create_tensor_from_blob_v2: fn(*mut c_void, i64, *const i64, *const i64, i64, i32, i32, i32, *mut RawTensor, i32, *const u8, i64) -> i32;

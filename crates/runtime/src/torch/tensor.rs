@@ -149,10 +149,8 @@ impl TorchTensor {
     /// Another view of the same storage; `offset` counts elements from this tensor's own first one.
     pub fn view(&self, shape: &[i64], strides: &[i64], offset: i64) -> Result<TorchTensor, String> {
         debug_assert_eq!(shape.len(), strides.len());
-        let mut start = 0;
-        // SAFETY: a live handle and a writable result.
-        check(self.api, "get_storage_offset", unsafe { (self.api.get_storage_offset)(self.raw(), &mut start) })?;
         Self::make(self.api, "reinterpret_tensor", |out| {
+            // The offset is added to the one that this tensor has.
             // SAFETY: as for `empty`, and a live handle.
             unsafe {
                 (self.api._reinterpret_tensor)(
@@ -160,7 +158,7 @@ impl TorchTensor {
                     shape.len() as i64,
                     shape.as_ptr(),
                     strides.as_ptr(),
-                    start + offset,
+                    offset,
                     out,
                 )
             }
