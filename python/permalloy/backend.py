@@ -246,9 +246,10 @@ def _keep_overwritten_inputs(joint: fx.GraphModule) -> None:
     for node in graph.nodes:
         if (node.op == "placeholder" and stubs.is_tangent(node)) or late.intersection(node.all_input_nodes):
             late.add(node)
+    written_after = stubs.written_after(joint)
     for node in graph.find_nodes(op="placeholder"):
         writes = [u for u in node.users if _writes(u, node)]
-        if not writes or node in late or any(w in late for w in writes):
+        if not (writes or node in written_after) or node in late or any(w in late for w in writes):
             continue
         reached, ahead = {node}, [node]
         while ahead:

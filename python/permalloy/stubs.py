@@ -7,6 +7,8 @@ call with a ``getitem`` for every result. What must hold (``_extract_fwd_bwd_mod
   then saved integers. AOTAutograd tells the integers by ``meta["val"]`` being a ``SymInt``.
 - backward: placeholders are saved integers, saved tensors, tangents; outputs are the gradients, None included.
 - ``meta["desc"]`` of the output nodes describes each output.
+- Inputs that require grad once they are written get their new contents after the forward, from AOTAutograd. A saved tensor
+  may not be such an input: the backward would find it changed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, SavedForBackwardsAOTOutput
 from torch._functorch.partitioners import _extract_fwd_bwd_outputs
 from torch.fx._lazy_graph_module import _make_graph_module
 from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
@@ -63,13 +65,24 @@ def build(
     saved = [values.tensor(name, ty) for name, ty in compiled.saved if name not in exported.constants]
     ints = [values.integer(text) for text in compiled.saved_ints]
     kept = [SavedForBackwardsAOTOutput(i) for i in range(len(saved) + len(ints))]
+    late = written_after(joint)
+    copied = [i for i, node in enumerate(saved) if node in late]
+    saved = [_NewValue(f"{node.name}_before", node.meta["val"]) if node in late else node for node in saved]
 
-    forward = with_trailing(compiled.forward, list(exported.constants.values()))
+    forward = without(with_trailing(compiled.forward, list(exported.constants.values())), dropped)
+    forward = with_copies(forward, [num_fwd_outputs + i for i in copied])
     backward = with_inserted(compiled.backward, inserted)
     return (
-        _stub(joint, primals, fwd_outs + saved + ints, fwd_descs + kept, without(forward, dropped)),
+        _stub(joint, primals, fwd_outs + saved + ints, fwd_descs + kept, forward),
         _stub(joint, ints + saved + tangents, bwd_outs, bwd_descs, backward),
     )
+
+
+def written_after(joint: fx.GraphModule) -> set[fx.Node]:
+    """Inputs that AOTAutograd overwrites when the forward is done."""
+    outputs = joint.graph.find_nodes(op="output")[0].meta.get("desc", ())
+    written = {d.mutated_input for d in outputs if isinstance(d, InputMutationAOTOutput)}
+    return {n for n in joint.graph.find_nodes(op="placeholder") if n.meta.get("desc") in written}
 
 
 def _stub(
@@ -144,6 +157,21 @@ def without(runs: Boxed, places: set[int]) -> Boxed:
     if not places:
         return runs
     return lambda args: [x for i, x in enumerate(runs(args)) if i not in places]
+
+
+def with_copies(runs: Boxed, places: list[int]) -> Boxed:
+    """``runs`` with some of its results copied, strides and all."""
+    if not places:
+        return runs
+
+    def run(args: list[Any]) -> list[Any]:
+        results = runs(args)
+        for place in places:
+            x = results[place]
+            results[place] = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+        return results
+
+    return run
 
 
 # --- values that the FX graph may not have ----------------------------------------------------
