@@ -13,6 +13,8 @@ pub mod filetest;
 pub mod ops;
 pub mod opt;
 pub mod plan;
+pub mod reduce;
+pub mod shrink;
 pub mod stages;
 mod values;
 
@@ -30,6 +32,7 @@ usage: permalloy COMMAND …
   opt FILE                       a reproducer of an internal error: compile it again, compare what it computes
   opt --stages                   list the stages
   explain [--json] FILE          show the plan for a graph: routes, kernels, what is saved, pass times
+  reduce FILE [-- COMMAND …]     shrink a graph while it still fails
   run [--seed N] FILE            compile a graph, run it without PyTorch and print its outputs
   ops [--target cpu] [--json]    list the declared operators with cost and route
   ops [--target cpu] NAME        show one operator
@@ -79,10 +82,11 @@ where
             Some("opt") => opt::command(parser),
             Some("ops") => ops::command(parser),
             Some("explain") => plan::explain(parser),
+            Some("reduce") => reduce::command(parser),
             Some("run") => plan::run(parser),
             _ => {
                 let name = name.to_string_lossy();
-                let hint = permalloy_ir::did_you_mean(&name, ["opt", "ops", "explain", "run"]);
+                let hint = permalloy_ir::did_you_mean(&name, ["opt", "ops", "explain", "reduce", "run"]);
                 Err(CliError::Usage(format!("there is no command `{name}`{hint}\n{HELP}")))
             }
         },

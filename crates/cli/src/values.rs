@@ -108,6 +108,15 @@ pub fn print_outputs(outputs: &[OutputValue]) -> String {
     text
 }
 
+/// A tensor's elements as an `// input` comment has them, every digit of them.
+pub(crate) fn list_text(t: &Tensor) -> String {
+    let elements: Vec<String> = match t.as_floats() {
+        Some(v) => v.iter().map(|x| float_text(*x)).collect(),
+        None => t.as_ints().unwrap_or(&[]).iter().map(i64::to_string).collect(),
+    };
+    nested(&t.shape, &elements)
+}
+
 /// A number to seven significant digits: enough to tell results apart, too few to see the last bit of a sine.
 fn digits(x: f64) -> String {
     float_text(format!("{x:.6e}").parse().unwrap_or(x))

@@ -5,19 +5,21 @@
 
 mod generate;
 mod rng;
-mod shrink;
 mod statements;
 mod vjp;
 
 use permalloy_cli::compare::{Compared, Disagreement, compare};
 use permalloy_cli::execute::Machine;
+use permalloy_cli::reduce::{guarded, quietly};
+use permalloy_cli::shrink::shrink;
 use permalloy_cpu::isa::IsaLevel;
 use permalloy_runtime::engine::TileEngine;
 use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 const SEEDS: usize = 2400;
+/// Graphs to try when a failing one is made smaller.
+const TRIES: usize = 600;
 
 /// Seeds differ in how they run, too.
 fn machine(seed: u64) -> Machine {
@@ -46,33 +48,27 @@ fn text(graph: &permalloy_ir::Graph, sizes: &[(String, i64)]) -> String {
     text
 }
 
-fn guarded(text: &str, machine: Machine) -> Result<Compared, Disagreement> {
-    catch_unwind(AssertUnwindSafe(|| compare(text, machine))).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().cloned();
-        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        Err(Disagreement::Failed(format!("panic: {}", message.unwrap_or_default())))
-    })
-}
-
 /// Runs one seed; on failure gives the report.
 fn check(seed: u64, left: &AtomicIsize) -> Result<Compared, String> {
     let case = generate::case(seed);
     let mut total = Compared::default();
     for sizes in std::iter::once(&Vec::new()).chain(&case.sizes) {
-        match guarded(&text(&case.graph, sizes), machine(seed)) {
+        let text = text(&case.graph, sizes);
+        let fails = |text: &str| guarded(|| compare(text, machine(seed))).err().filter(bad);
+        match guarded(|| compare(&text, machine(seed))) {
             Ok(c) => {
                 total.elements += c.elements;
                 total.uncertain += c.uncertain;
             }
             Err(e) => {
-                let fails = |g: &permalloy_ir::Graph| guarded(&text(g, sizes), machine(seed)).err().filter(bad);
                 // Shrinking takes as long as a hundred graphs.
-                let (small, message) = if bad(&e) && left.fetch_sub(1, Ordering::Relaxed) > 0 {
-                    shrink::shrink(&case.graph, &fails).unwrap_or((case.graph.clone(), e))
+                let small = if bad(&e) && left.fetch_sub(1, Ordering::Relaxed) > 0 {
+                    shrink(&text, TRIES, &fails)
                 } else {
-                    (case.graph.clone(), e)
+                    None
                 };
-                return Err(format!("seed {seed}: {message}\n// run: compare\n{}", text(&small, sizes)));
+                let (small, message) = small.unwrap_or((text, e));
+                return Err(format!("seed {seed}: {message}\n// run: compare\n{small}"));
             }
         }
     }
@@ -92,8 +88,6 @@ fn every_graph_computes_what_the_interpreter_does() {
     let (from, count) = (number("PERMALLOY_FUZZ_FROM", 0), number("PERMALLOY_FUZZ_SEEDS", SEEDS));
     let shown = number("PERMALLOY_FUZZ_SHOW", 3);
     let (next, left) = (AtomicUsize::new(0), AtomicIsize::new(shown as isize));
-    // Panics are caught and reported with their graph.
-    std::panic::set_hook(Box::new(|_| {}));
     let work = || {
         let (mut failures, mut total) = (Vec::new(), Compared::default());
         loop {
@@ -110,11 +104,13 @@ fn every_graph_computes_what_the_interpreter_does() {
             }
         }
     };
-    let results: Vec<_> = std::thread::scope(|s| {
-        let threads: Vec<_> = (0..2).map(|_| s.spawn(work)).collect();
-        threads.into_iter().map(|t| t.join().expect("failures are caught")).collect()
+    // Panics are caught and reported with their graph.
+    let results: Vec<_> = quietly(|| {
+        std::thread::scope(|s| {
+            let threads: Vec<_> = (0..2).map(|_| s.spawn(work)).collect();
+            threads.into_iter().map(|t| t.join().expect("failures are caught")).collect()
+        })
     });
-    let _ = std::panic::take_hook();
     let elements: usize = results.iter().map(|(_, c)| c.elements).sum();
     let uncertain: usize = results.iter().map(|(_, c)| c.uncertain).sum();
     let mut failures: Vec<(usize, String)> = results.into_iter().flat_map(|(f, _)| f).collect();
