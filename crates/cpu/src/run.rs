@@ -12,7 +12,7 @@ use crate::error::{CompileError, RunError};
 use crate::exec::{Fault, RowState, Worker, fault_error};
 use crate::fold::{self, NOWHERE};
 use crate::isa::IsaLevel;
-use crate::jit::{fence, fuse};
+use crate::jit::{Width, fence, fuse};
 use crate::layout::{FUSED_TILE, LEAST_FUSED_TILE, Layout, TILE, layout};
 use crate::pointwise;
 use crate::pool::ParallelFor;
@@ -145,7 +145,7 @@ fn tile_for(k: &Concrete, level: IsaLevel) -> usize {
         Class::I64 => matches!(v.node, Node::Index(_)) || !v.node.access().is_some_and(whole),
         Class::F64 => false,
     });
-    if level != IsaLevel::Avx512 || !fused {
+    if Width::of(level).is_none() || !fused {
         return TILE;
     }
     let points = k.axes.iter().map(|a| a.size).fold(1, usize::saturating_mul);
@@ -166,11 +166,11 @@ pub fn compile_kernel(
     let tile = tile_for(&k, level);
     let (layout, row_axes) = layout(&mut k, tile)?;
     let mut exclusive = compile(&k, &layout, row_axes, true)?;
-    if level == IsaLevel::Avx512 {
+    if let Some(width) = Width::of(level) {
         let (read, written) = traffic(&k);
         // The cache is shared, and what just fits is better left there for the next reader.
         let stream = read + written > last_level_cache() / 2 * 3;
-        fuse(&mut exclusive, &layout, true, stream);
+        fuse(&mut exclusive, &layout, width, true, stream);
     }
     let cut = cut(&layout, &exclusive);
     let mut state_bytes = 0;
@@ -317,8 +317,8 @@ impl CompiledKernel {
             true => self.shared.get_or_init(|| {
                 let shared = compile(&self.concrete, &self.layout, self.row_axes, false);
                 let mut shared = shared.unwrap_or_else(|_| self.exclusive.clone());
-                if self.level == IsaLevel::Avx512 {
-                    fuse(&mut shared, &self.layout, false, false);
+                if let Some(width) = Width::of(self.level) {
+                    fuse(&mut shared, &self.layout, width, false, false);
                 }
                 shared
             }),

@@ -1,7 +1,9 @@
 //! Bytes of x86-64 instructions: the few forms that [`super::emit`] needs.
 //!
-//! Vector instructions are in their EVEX form at full width unless said otherwise. Encodings follow the processors' manual
-//! ("Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2).
+//! Vector instructions come in two forms: EVEX on 64 bytes (AVX-512) and VEX on 32 (AVX2). Encodings follow the processors'
+//! manual ("Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2).
+
+use crate::isa::IsaLevel;
 
 /// Numbers of general registers.
 pub(super) const RAX: u8 = 0;
@@ -11,24 +13,45 @@ pub(super) const RSI: u8 = 6;
 pub(super) const RDI: u8 = 7;
 pub(super) const R8: u8 = 8;
 
-/// Opcode map and mandatory prefix, as EVEX has them.
+/// How wide vectors are, and with it the form of the instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Width {
+    /// AVX2: 32 bytes, sixteen registers; masks are vectors of all ones and zeros.
+    Half,
+    /// AVX-512: 64 bytes, 32 registers, eight more for masks.
+    Full,
+}
+
+impl Width {
+    /// None: code is not made for such processors.
+    pub(crate) fn of(level: IsaLevel) -> Option<Width> {
+        match level {
+            IsaLevel::Portable => None,
+            IsaLevel::Avx2 => Some(Width::Half),
+            IsaLevel::Avx512 => Some(Width::Full),
+        }
+    }
+
+    /// Lanes of f32.
+    pub(super) fn lanes(self) -> usize {
+        if self == Width::Half { 8 } else { 16 }
+    }
+}
+
+/// Opcode map and mandatory prefix, as EVEX and VEX have them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opcode {
     map: u8,
     prefix: u8,
+    /// The bit W of EVEX, and of VEX.
     wide: bool,
+    vex_wide: bool,
     code: u8,
-    length: Length,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Length {
-    L128,
-    L512,
+    whole: bool,
 }
 
 const fn op(map: u8, prefix: u8, code: u8) -> Opcode {
-    Opcode { map, prefix, wide: false, code, length: Length::L512 }
+    Opcode { map, prefix, wide: false, vex_wide: false, code, whole: true }
 }
 
 impl Opcode {
@@ -36,8 +59,13 @@ impl Opcode {
         Opcode { wide: true, ..self }
     }
 
+    const fn vex_wide(self) -> Opcode {
+        Opcode { vex_wide: true, ..self }
+    }
+
+    /// On sixteen bytes at most.
     const fn xmm(self) -> Opcode {
-        Opcode { length: Length::L128, ..self }
+        Opcode { whole: false, ..self }
     }
 }
 
@@ -90,7 +118,42 @@ pub(super) const TEST_BYTES: Opcode = op(2, 1, 0x26).xmm();
 /// Bytes of all ones where the mask is set.
 pub(super) const MASK_TO_BYTES: Opcode = op(2, 2, 0x28).xmm();
 pub(super) const ABS_BYTES: Opcode = op(2, 1, 0x1c).xmm();
-pub(super) const BROADCAST_BYTE: Opcode = op(2, 1, 0x78).xmm();
+pub(super) const BROADCAST_BYTE: Opcode = op(2, 1, 0x78);
+
+// AVX2 alone.
+
+/// The first lane; in a load the others become zero.
+pub(super) const LOAD_ONE: Opcode = op(1, 2, 0x10).xmm();
+pub(super) const STORE_ONE: Opcode = op(1, 2, 0x11).xmm();
+/// dst = immediate ? src2 : src1, by lanes.
+pub(super) const BLEND_LANES: Opcode = op(3, 1, 0x0c);
+/// dst = mask ? src2 : src1; the mask is a register, in the high half of the immediate.
+pub(super) const BLEND_VECTOR: Opcode = op(3, 1, 0x4a);
+pub(super) const OR: Opcode = op(1, 0, 0x56);
+/// Halves of src1 and of src2 in the order that the immediate says.
+pub(super) const SHUFFLE_HALVES: Opcode = op(3, 1, 0x06);
+/// Two lanes of src1, then two of src2, in each half.
+pub(super) const SHUFFLE_PAIRS: Opcode = op(1, 0, 0xc6);
+/// Quarters in the order that the immediate says.
+pub(super) const ORDER_QUARTERS: Opcode = op(3, 1, 0x00).vex_wide();
+pub(super) const EQUAL_BYTES: Opcode = op(1, 1, 0x74);
+pub(super) const GREATER_I32: Opcode = op(1, 1, 0x66);
+pub(super) const EQUAL_I64: Opcode = op(2, 1, 0x29);
+pub(super) const GREATER_I64: Opcode = op(2, 1, 0x37);
+pub(super) const SUB_I32: Opcode = op(1, 1, 0xfa);
+/// By the immediate; the destination stands where others have `src1`, and which shift it is where they have `dst`.
+pub(super) const SHIFT_I32: Opcode = op(1, 1, 0x72);
+pub(super) const RIGHT: u8 = 2;
+pub(super) const LEFT: u8 = 6;
+/// Eight bytes of memory as i32.
+pub(super) const WIDEN_BYTES: Opcode = op(2, 1, 0x31);
+/// With saturation, those of src1 first.
+pub(super) const PACK_I32: Opcode = op(1, 1, 0x6b).xmm();
+pub(super) const PACK_I16: Opcode = op(1, 1, 0x63).xmm();
+pub(super) const STORE_EIGHT_BYTES: Opcode = op(1, 1, 0xd6).xmm();
+pub(super) const STORE_BYTE: Opcode = op(3, 1, 0x14).xmm();
+/// From a general register.
+pub(super) const SET_I64: Opcode = op(1, 1, 0x6e).xmm().vex_wide();
 
 /// Operations on mask registers: dst = src1 op src2.
 #[derive(Clone, Copy, Debug)]
@@ -111,13 +174,13 @@ pub(super) enum Operand {
         scale: u8,
         displacement: i32,
     },
-    /// One value of the constant pool, for all lanes.
+    /// One value of the constant pool, for all lanes; in EVEX form alone.
     Constant(usize),
-    /// Sixteen lanes of the constant pool.
+    /// A vector of the constant pool.
     Constants(usize),
 }
 
-/// Lanes that an instruction writes.
+/// Lanes that an instruction writes; in VEX form all.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Lanes {
     All,
@@ -140,8 +203,9 @@ pub(super) enum When {
 }
 
 /// Code under construction, with its constants.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Assembler {
+    pub width: Width,
     pub bytes: Vec<u8>,
     pool: Vec<u8>,
     /// Displacements to fill in: where, the end of their instruction, the place in the pool.
@@ -151,6 +215,17 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
+    pub(super) fn new(width: Width) -> Assembler {
+        Assembler {
+            width,
+            bytes: Vec::new(),
+            pool: Vec::new(),
+            constants: Vec::new(),
+            labels: Vec::new(),
+            jumps: Vec::new(),
+        }
+    }
+
     /// `dst = op(src1, operand)`. Loads and stores have the register first and no `src1` (0).
     pub(super) fn vector(
         &mut self,
@@ -161,6 +236,30 @@ impl Assembler {
         lanes: Lanes,
         immediate: Option<u8>,
     ) {
+        match self.width {
+            Width::Full => self.evex(op, dst, src1, operand, lanes),
+            Width::Half => self.vex(op, dst, src1, operand),
+        }
+        self.bytes.push(op.code);
+        self.operand(dst, operand, immediate.is_some());
+        self.bytes.extend(immediate);
+    }
+
+    fn vex(&mut self, op: Opcode, dst: u8, src1: u8, operand: Operand) {
+        let b = match operand {
+            Operand::Register(r) => r,
+            Operand::Memory { base, .. } => base,
+            Operand::Constant(_) | Operand::Constants(_) => 0,
+        };
+        let bit = |v: u8, at: u8| (!(v >> 3) & 1) << at;
+        self.bytes.extend([
+            0xc4,
+            bit(dst, 7) | 1 << 6 | bit(b, 5) | op.map,
+            u8::from(op.vex_wide) << 7 | (!src1 & 15) << 3 | u8::from(op.whole) << 2 | op.prefix,
+        ]);
+    }
+
+    fn evex(&mut self, op: Opcode, dst: u8, src1: u8, operand: Operand, lanes: Lanes) {
         let (x, b) = match operand {
             Operand::Register(r) => (r >> 4 & 1, r >> 3 & 1),
             Operand::Memory { base, .. } => (0, base >> 3 & 1),
@@ -172,15 +271,18 @@ impl Assembler {
             Lanes::Zeroed(k) => (k, 1u8),
             Lanes::Merged(k) => (k, 0),
         };
-        let length = if op.length == Length::L512 { 2u8 } else { 0 };
+        let length = if op.whole { 2u8 } else { 0 };
         let broadcast = u8::from(matches!(operand, Operand::Constant(_)));
         self.bytes.extend([
             0x62,
             bit(dst >> 3, 7) | bit(x, 6) | bit(b, 5) | bit(dst >> 4, 4) | op.map,
             u8::from(op.wide) << 7 | (!src1 & 15) << 3 | 4 | op.prefix,
             zero << 7 | length << 5 | broadcast << 4 | bit(src1 >> 4, 3) | mask,
-            op.code,
         ]);
+    }
+
+    /// The bytes that say what the last operand is.
+    fn operand(&mut self, dst: u8, operand: Operand, immediate: bool) {
         let reg = (dst & 7) << 3;
         match operand {
             Operand::Register(r) => self.bytes.push(0xc0 | reg | r & 7),
@@ -199,12 +301,11 @@ impl Assembler {
             }
             Operand::Constant(at) | Operand::Constants(at) => {
                 self.bytes.push(reg | 5);
-                let end = self.bytes.len() + 4 + usize::from(immediate.is_some());
+                let end = self.bytes.len() + 4 + usize::from(immediate);
                 self.constants.push((self.bytes.len(), end, at));
                 self.bytes.extend([0; 4]);
             }
         }
-        self.bytes.extend(immediate);
     }
 
     /// An instruction on mask registers.
@@ -230,21 +331,14 @@ impl Assembler {
         self.mask_instruction(0, 0x92, dst, 0, general);
     }
 
-    /// Place of a value in the constant pool; eight bytes, of which single-precision instructions read four.
-    pub(super) fn constant(&mut self, bits: u64) -> usize {
-        let bytes = bits.to_le_bytes();
-        if let Some(at) = self.pool.chunks_exact(8).position(|c| c == bytes) {
+    /// Place of consecutive values in the constant pool; of the first one, single-precision instructions read four bytes.
+    pub(super) fn constants(&mut self, values: &[u64]) -> usize {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        if let Some(at) = self.pool.windows(bytes.len()).step_by(8).position(|w| w == bytes) {
             return at * 8;
         }
         self.pool.extend(bytes);
-        self.pool.len() - 8
-    }
-
-    /// Place of consecutive values in the constant pool.
-    pub(super) fn constants(&mut self, values: &[i64]) -> usize {
-        let at = self.pool.len();
-        values.iter().for_each(|v| self.pool.extend(v.to_le_bytes()));
-        at
+        self.pool.len() - 8 * values.len()
     }
 
     pub(super) fn push(&mut self, r: u8) {

@@ -18,7 +18,7 @@ impl Code {
     /// Calls the function at `entry`.
     ///
     /// # Safety
-    /// `entry` is where a function made by [`super::emit::emit`] begins, this processor has AVX-512, and what `arguments`
+    /// `entry` is where a function made by [`super::emit::emit`] begins, for a width that this processor has, and what `arguments`
     /// and `n` name is as that function expects.
     pub(crate) unsafe fn call(&self, entry: usize, arguments: *mut *mut u8, n: usize) {
         #[cfg(target_arch = "x86_64")]

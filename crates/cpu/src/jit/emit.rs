@@ -1,9 +1,10 @@
-//! From a straight-line program over sixteen lanes to a loop of machine code.
+//! From a straight-line program over lanes to a loop of machine code.
 //!
-//! The function takes an array and a number of lanes. The array holds the arguments (pointers to vectors and to single
+//! The function takes an array and a number of elements. The array holds the arguments (pointers to vectors and to single
 //! values), by how many bytes each moves from row to row, and the number of rows, which is at least one. For each row it runs
-//! the program over all lanes, sixteen at a time, two or four times in a row where registers allow; the last lanes are masked
-//! off. Values live in registers throughout; a program that needs more than there are is refused, and the caller cuts it.
+//! the program over all elements, a vector at a time, two or four times in a row where registers allow. Of the last vector,
+//! lanes are masked off where there are mask registers; elsewhere the last elements are taken one by one. Values live in
+//! registers throughout; a program that needs more than there are is refused, and the caller cuts it.
 
 use super::assembler::*;
 use super::lanes::{Lane, Op, Type, Value};
@@ -28,7 +29,7 @@ pub(super) struct Full;
 const POINTERS: [u8; 9] = [9, 10, 11, 3, 5, 12, 13, 14, 15];
 /// Those of them that belong to the caller.
 const KEPT: [u8; 6] = [3, 5, 12, 13, 14, 15];
-const TAIL: u8 = 1;
+pub(super) const TAIL: u8 = 1;
 /// Bytes of a line of the caches.
 const LINE: i32 = 64;
 /// Columns after which sums start anew, so that rounding errors do not pile up.
@@ -43,12 +44,12 @@ pub(super) const INFINITY: u64 = 0x7f80_0000;
 
 /// Machine code for the program, or None if it needs too many registers. `arguments`: how many there are. `streaming`: what
 /// is written by [`Op::Stream`] goes past the caches, and must be aligned to 64 bytes in each row.
-pub(super) fn emit(lanes: &[Lane], arguments: usize, streaming: bool) -> Option<Vec<u8>> {
+pub(super) fn emit(lanes: &[Lane], arguments: usize, streaming: bool, width: Width) -> Option<Vec<u8>> {
     let folds = lanes.iter().any(|l| matches!(l.op, Op::Fold(..)));
     let unrolls: &[usize] = if folds || lanes.len() < 12 { &[4, 2, 1] } else { &[2, 1] };
     for hold in [true, false] {
         for unroll in unrolls {
-            let emitter = Emitter::new(lanes, arguments, *unroll, hold).map(|e| Emitter { streaming, ..e });
+            let emitter = Emitter::new(lanes, arguments, *unroll, hold, width).map(|e| Emitter { streaming, ..e });
             if let Ok(a) = emitter.and_then(Emitter::function) {
                 return a.finish();
             }
@@ -69,7 +70,7 @@ pub(super) struct Emitter<'a> {
     accumulators: Vec<Vec<u8>>,
     pointers: Vec<Option<u8>>,
     free: u32,
-    free_masks: u8,
+    pub(super) free_masks: u8,
     unroll: usize,
     streaming: bool,
     /// Which copy is being written; `None` in the masked one.
@@ -77,7 +78,7 @@ pub(super) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(lanes: &'a [Lane], arguments: usize, unroll: usize, hold: bool) -> Result<Emitter<'a>, Full> {
+    fn new(lanes: &'a [Lane], arguments: usize, unroll: usize, hold: bool, width: Width) -> Result<Emitter<'a>, Full> {
         let mut last = vec![0; lanes.len()];
         for (i, l) in lanes.iter().enumerate() {
             l.op.operands().into_iter().flatten().for_each(|o| last[o] = i);
@@ -102,14 +103,14 @@ impl<'a> Emitter<'a> {
             pointers[p] = Some(r);
         }
         let mut e = Emitter {
-            a: Assembler::default(),
+            a: Assembler::new(width),
             lanes,
             last,
             held,
             homes: vec![Home::Nowhere; lanes.len()],
             accumulators: Vec::new(),
             pointers,
-            free: u32::MAX,
+            free: if width == Width::Half { 0xffff } else { u32::MAX },
             free_masks: 0b1111_1100,
             unroll,
             streaming: false,
@@ -137,19 +138,6 @@ impl<'a> Emitter<'a> {
         self.free |= 1 << r;
     }
 
-    pub(super) fn take_mask(&mut self) -> Result<u8, Full> {
-        let k = self.free_masks.trailing_zeros();
-        if k >= 8 {
-            return Err(Full);
-        }
-        self.free_masks &= !(1 << k);
-        Ok(k as u8)
-    }
-
-    pub(super) fn give_mask(&mut self, k: u8) {
-        self.free_masks |= 1 << k;
-    }
-
     fn function(mut self) -> Result<Assembler, Full> {
         let used: Vec<u8> = KEPT.into_iter().filter(|r| self.pointers.contains(&Some(*r))).collect();
         used.iter().for_each(|r| self.a.push(*r));
@@ -174,7 +162,8 @@ impl<'a> Emitter<'a> {
         }
         let sums = folds.iter().any(|(join, _)| *join == Join::Sum);
 
-        let granule = 16 * self.unroll as i32;
+        let (width, vector) = (self.a.width, self.a.width.lanes() as i32);
+        let granule = vector * self.unroll as i32;
         let [outer, body, tail, end] = std::array::from_fn(|_| self.a.label());
         self.a.zero_rax();
         self.a.whole_part(granule);
@@ -206,10 +195,12 @@ impl<'a> Emitter<'a> {
         self.a.bind(tail);
         self.a.compare_rax(RSI);
         self.a.jump_if(When::AboveOrEqual, end);
-        self.a.tail_mask();
         self.copy = None;
+        if width == Width::Full {
+            self.a.tail_mask();
+        }
         self.body()?;
-        self.a.add_rax(16);
+        self.a.add_rax(if width == Width::Full { vector } else { 1 });
         self.a.jump(tail);
         self.a.bind(end);
 
@@ -262,24 +253,34 @@ impl<'a> Emitter<'a> {
     fn join_lanes(&mut self, join: Join, total: u8) -> Result<(), Full> {
         let other = self.take()?;
         let from = Operand::Register(total);
-        let halves = (SHUFFLE_QUARTERS, total, 0x4e);
-        let quarters = (SHUFFLE_QUARTERS, total, 0xb1);
+        let halves = match self.a.width {
+            Width::Full => (SHUFFLE_QUARTERS, total, 0x4e),
+            Width::Half => (SHUFFLE_HALVES, total, 0x01),
+        };
+        // Halves of the halves: there are some in the wider vectors alone.
+        let quarters = (self.a.width == Width::Full).then_some((SHUFFLE_QUARTERS, total, 0xb1));
         let pairs = (SHUFFLE_LANES, 0, 0x4e);
         let lanes = (SHUFFLE_LANES, 0, 0xb1);
+        let join_by = |e: &mut Self, (op, src1, order): (Opcode, u8, u8), wide: bool| {
+            e.a.vector(op, other, src1, from, Lanes::All, Some(order));
+            if wide {
+                e.three(ADD_F64, total, total, Operand::Register(other));
+                return Ok(());
+            }
+            e.join(join, total, other, Lanes::All)
+        };
         if join == Join::Sum {
             let (op, src1, order) = halves;
             self.a.vector(op, other, src1, from, Lanes::All, Some(order));
             self.a.vector(WIDEN_F32, other, 0, Operand::Register(other), Lanes::All, None);
             self.a.vector(WIDEN_F32, total, 0, from, Lanes::All, None);
             self.three(ADD_F64, total, total, Operand::Register(other));
-            for (op, src1, order) in [halves, quarters, pairs] {
-                self.a.vector(op, other, src1, from, Lanes::All, Some(order));
-                self.three(ADD_F64, total, total, Operand::Register(other));
+            for step in [Some(halves), quarters, Some(pairs)].into_iter().flatten() {
+                join_by(self, step, true)?;
             }
         } else {
-            for (op, src1, order) in [halves, quarters, pairs, lanes] {
-                self.a.vector(op, other, src1, from, Lanes::All, Some(order));
-                self.join(join, total, other, Lanes::All)?;
+            for step in [Some(halves), quarters, Some(pairs), Some(lanes)].into_iter().flatten() {
+                join_by(self, step, false)?;
             }
         }
         self.give(other);
@@ -294,8 +295,11 @@ impl<'a> Emitter<'a> {
                 Op::Fold(join, _, x) => {
                     let (accumulator, x) = (self.accumulators[fold][self.copy.unwrap_or(0)], self.vector(x)?);
                     fold += 1;
-                    let lanes = if self.copy.is_none() { Lanes::Merged(TAIL) } else { Lanes::All };
-                    self.join(join, accumulator, x, lanes)?;
+                    match (self.copy, self.a.width) {
+                        (Some(_), _) => self.join(join, accumulator, x, Lanes::All)?,
+                        (None, Width::Full) => self.join(join, accumulator, x, Lanes::Merged(TAIL))?,
+                        (None, Width::Half) => self.join_one(join, accumulator, x)?,
+                    }
                 }
                 Op::Stream(p, x) if self.streaming && self.copy.is_some() => {
                     let (x, memory) = (self.vector(x)?, self.memory(p, 4));
@@ -305,7 +309,7 @@ impl<'a> Emitter<'a> {
                 // Streaming stores need no lines of the caches.
                 Op::Prefetch { write: true, .. } if self.streaming => {}
                 Op::Prefetch { argument, write, size } => {
-                    let step = 16 * i32::from(size);
+                    let step = self.a.width.lanes() as i32 * i32::from(size);
                     if let Some(copy) = self.copy
                         && copy as i32 * step % LINE < step
                     {
@@ -316,8 +320,9 @@ impl<'a> Emitter<'a> {
                 Op::AddInto(p, x) => {
                     let (x, sum) = (self.vector(x)?, self.take()?);
                     let memory = self.memory(p, 4);
-                    self.a.vector(ADD, sum, x, memory, self.lanes(), None);
-                    self.a.vector(STORE, sum, 0, memory, self.written(), None);
+                    self.load(sum, memory);
+                    self.three(ADD, sum, sum, Operand::Register(x));
+                    self.store(sum, memory);
                     self.give(sum);
                 }
                 _ => {
@@ -347,14 +352,22 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Lanes of a load.
-    pub(super) fn lanes(&self) -> Lanes {
-        if self.copy.is_none() { Lanes::Zeroed(TAIL) } else { Lanes::All }
+    /// Loads f32: a vector, or what is left of it.
+    pub(super) fn load(&mut self, r: u8, memory: Operand) {
+        match (self.copy, self.a.width) {
+            (Some(_), _) => self.a.vector(LOAD, r, 0, memory, Lanes::All, None),
+            (None, Width::Full) => self.a.vector(LOAD, r, 0, memory, Lanes::Zeroed(TAIL), None),
+            (None, Width::Half) => self.a.vector(LOAD_ONE, r, 0, memory, Lanes::All, None),
+        }
     }
 
-    /// Lanes of a store.
-    pub(super) fn written(&self) -> Lanes {
-        if self.copy.is_none() { Lanes::Merged(TAIL) } else { Lanes::All }
+    /// Stores f32: a vector, or what is left of it.
+    pub(super) fn store(&mut self, r: u8, memory: Operand) {
+        match (self.copy, self.a.width) {
+            (Some(_), _) => self.a.vector(STORE, r, 0, memory, Lanes::All, None),
+            (None, Width::Full) => self.a.vector(STORE, r, 0, memory, Lanes::Merged(TAIL), None),
+            (None, Width::Half) => self.a.vector(STORE_ONE, r, 0, memory, Lanes::All, None),
+        }
     }
 
     /// The register of an argument.
@@ -365,9 +378,14 @@ impl<'a> Emitter<'a> {
         })
     }
 
+    /// Elements before those of this copy of the body.
+    pub(super) fn first_lane(&self) -> i32 {
+        (self.copy.unwrap_or(0) * self.a.width.lanes()) as i32
+    }
+
     pub(super) fn memory(&mut self, p: usize, size: u8) -> Operand {
         let base = self.base(p);
-        Operand::Memory { base, scale: size, displacement: self.copy.unwrap_or(0) as i32 * 16 * i32::from(size) }
+        Operand::Memory { base, scale: size, displacement: self.first_lane() * i32::from(size) }
     }
 
     /// `dst = op(a, b)` on all lanes.
@@ -375,12 +393,21 @@ impl<'a> Emitter<'a> {
         self.a.vector(op, dst, a, b, Lanes::All, None);
     }
 
+    /// A constant f32 as the last operand.
     pub(super) fn pool(&mut self, bits: u64) -> Operand {
-        Operand::Constant(self.a.constant(bits))
+        self.spread(bits | bits << 32)
+    }
+
+    /// Eight bytes again and again as the last operand.
+    pub(super) fn spread(&mut self, bits: u64) -> Operand {
+        match self.a.width {
+            Width::Full => Operand::Constant(self.a.constants(&[bits])),
+            Width::Half => Operand::Constants(self.a.constants(&[bits; 4])),
+        }
     }
 
     pub(super) fn constant_into(&mut self, r: u8, bits: u64) {
-        let at = self.a.constant(bits);
+        let (Operand::Constant(at) | Operand::Constants(at)) = self.pool(bits) else { return };
         self.a.vector(BROADCAST, r, 0, Operand::Constants(at), Lanes::All, None);
     }
 
@@ -395,15 +422,25 @@ impl<'a> Emitter<'a> {
             }
         };
         // The instruction gives its second operand if either is NaN: right for a NaN of the accumulator's.
-        let nan = self.take_mask()?;
-        let tested = match lanes {
-            Lanes::All => Lanes::All,
-            Lanes::Zeroed(k) | Lanes::Merged(k) => Lanes::Merged(k),
-        };
-        self.a.vector(COMPARE, nan, x, Operand::Register(x), tested, Some(3));
+        let nan = self.nan(x, lanes)?;
         self.a.vector(op, to, x, Operand::Register(to), lanes, None);
-        self.a.vector(MOVE, to, 0, Operand::Register(x), Lanes::Merged(nan), None);
+        self.put(nan, to, x);
         self.give_mask(nan);
+        Ok(())
+    }
+
+    /// The same for the first lane alone.
+    fn join_one(&mut self, join: Join, to: u8, x: u8) -> Result<(), Full> {
+        let one = self.take()?;
+        // Elsewhere what changes nothing.
+        let mut others = to;
+        if join == Join::Sum {
+            self.three(XOR, one, one, Operand::Register(one));
+            others = one;
+        }
+        self.a.vector(BLEND_LANES, one, others, Operand::Register(x), Lanes::All, Some(1));
+        self.join(join, to, one, Lanes::All)?;
+        self.give(one);
         Ok(())
     }
 }

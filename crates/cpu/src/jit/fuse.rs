@@ -4,7 +4,7 @@ use super::code::Code;
 use super::emit::emit;
 use super::exec::LANES;
 use super::lanes::{Lane, Op, Type, Value, has_binary, has_unary};
-use super::{Argument, Fused};
+use super::{Argument, Fused, Width};
 use crate::class::Class;
 use crate::fold::Join;
 use crate::layout::Layout;
@@ -20,9 +20,9 @@ const MOST_STREAMS: usize = 4;
 /// Runs shorter than this are not cut further.
 const LEAST_CUT: usize = 4;
 
-/// Replaces runs of micro-ops by fused ones, on machines with AVX-512. `exclusive` as in `compile`; `stream`: results are too
-/// large to be found in the caches later. Where code cannot be made, nothing changes.
-pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool, stream: bool) {
+/// Replaces runs of micro-ops by fused ones. `exclusive` as in `compile`; `stream`: results are too large to be found in the
+/// caches later. Where code cannot be made, nothing changes.
+pub(crate) fn fuse(program: &mut Program, layout: &Layout, width: Width, exclusive: bool, stream: bool) {
     let before = program.clone();
     let mut bytes = Vec::new();
     let ahead = ahead(program, layout);
@@ -32,6 +32,7 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, exclusive: bool, stre
             let list = std::mem::take(if level == Level::Rows { &mut phase.rows } else { &mut phase.body });
             let mut f = Fuser {
                 layout,
+                width,
                 exclusive,
                 stream,
                 phase: p,
@@ -113,6 +114,7 @@ enum Level {
 
 struct Fuser<'a> {
     layout: &'a Layout,
+    width: Width,
     exclusive: bool,
     stream: bool,
     phase: usize,
@@ -444,7 +446,7 @@ impl Fuser<'_> {
         late.into_iter().for_each(|(p, v)| {
             b.push(Op::Save(p, v), Type::F32);
         });
-        let Some(code) = emit(&b.lanes, b.arguments.len(), false) else {
+        let Some(code) = emit(&b.lanes, b.arguments.len(), false, self.width) else {
             self.program.registers = registers;
             return None;
         };
@@ -453,7 +455,7 @@ impl Fuser<'_> {
         let mut streaming = None;
         if b.lanes.iter().any(|l| matches!(l.op, Op::Stream(..))) {
             streaming = Some(self.bytes.len());
-            self.bytes.extend(emit(&b.lanes, b.arguments.len(), true)?);
+            self.bytes.extend(emit(&b.lanes, b.arguments.len(), true, self.width)?);
         }
         let lanes = self.take(sums.len() * o * LANES);
         Some(Fused { entry, streaming, arguments: b.arguments, outs, sums, flat, lanes })

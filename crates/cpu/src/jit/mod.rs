@@ -1,4 +1,4 @@
-//! Runs of micro-ops as one loop of machine code, for processors with AVX-512.
+//! Runs of micro-ops as one loop of machine code, for processors with AVX2 or AVX-512.
 //!
 //! A micro-op is a pass over a tile: its operands are read from the first-level cache and its result is written there, which
 //! takes longer than the arithmetic. A run of cheap ones becomes a function of its own in which intermediate values stay in
@@ -11,8 +11,10 @@ mod emit;
 mod exec;
 mod fuse;
 mod lanes;
+mod masks;
 mod operations;
 
+pub(crate) use assembler::Width;
 pub(crate) use code::{Code, fence};
 pub(crate) use fuse::fuse;
 

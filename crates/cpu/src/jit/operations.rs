@@ -1,14 +1,14 @@
 //! Instructions for the operations of a program over lanes.
 
 use super::assembler::*;
-use super::emit::{AT_R8, Emitter, Full, Home, INFINITY};
+use super::emit::{AT_R8, Emitter, Full, Home};
 use super::lanes::{Lane, Op, Type, Value};
 use crate::math::f32::{LN2_HIGH, LN2_LOW};
 use permalloy_ir::PrimOp;
 
-const ONE: u64 = 0x3f80_0000;
+pub(super) const ONE: u64 = 0x3f80_0000;
 const SIGN: u64 = 0x8000_0000;
-const MAGNITUDE: u64 = 0x7fff_ffff;
+pub(super) const MAGNITUDE: u64 = 0x7fff_ffff;
 
 pub(super) fn bits(x: f32) -> u64 {
     u64::from(x.to_bits())
@@ -29,11 +29,8 @@ impl Emitter<'_> {
                 Ok(Home::Pair(r, r))
             }
             Type::Mask => {
-                let k = self.take_mask()?;
-                self.a.vector(BROADCAST_BYTE, r, 0, at, Lanes::All, None);
-                self.a.vector(TEST_BYTES, k, r, Operand::Register(r), Lanes::All, None);
                 self.give(r);
-                Ok(Home::Mask(k))
+                self.one_mask(at).map(Home::Mask)
             }
         }
     }
@@ -60,18 +57,11 @@ impl Emitter<'_> {
         }
     }
 
-    pub(super) fn mask(&mut self, v: Value) -> Result<u8, Full> {
-        match self.homes[v] {
-            Home::Mask(k) => Ok(k),
-            _ => Err(Full),
-        }
-    }
-
     /// The two halves of an i64 value as last operands.
     pub(super) fn halves(&mut self, v: Value) -> Result<[Operand; 2], Full> {
         match (self.homes[v], self.lanes[v].op) {
             (Home::Pair(low, high), _) => Ok([Operand::Register(low), Operand::Register(high)]),
-            (Home::Nowhere, Op::Constant(bits)) => Ok([self.pool(bits); 2]),
+            (Home::Nowhere, Op::Constant(bits)) => Ok([self.spread(bits); 2]),
             _ => Err(Full),
         }
     }
@@ -79,80 +69,43 @@ impl Emitter<'_> {
     pub(super) fn make(&mut self, at: usize) -> Result<Home, Full> {
         let Lane { op, ty } = self.lanes[at];
         match op {
-            Op::Constant(bits) if ty == Type::Mask => {
-                let k = self.take_mask()?;
-                self.a.mask(if bits & 1 == 1 { MaskOp::Xnor } else { MaskOp::Xor }, k, k, k);
-                Ok(Home::Mask(k))
-            }
+            Op::Constant(bits) if ty == Type::Mask => self.constant_mask(bits & 1 == 1).map(Home::Mask),
             // Made where it is read.
             Op::Constant(_) => Ok(Home::Nowhere),
             Op::Scalar(_) => self.scalar(at),
-            Op::Vector(p) if ty == Type::Mask => {
-                let (r, k) = (self.take()?, self.take_mask()?);
-                let memory = self.memory(p, 1);
-                self.a.vector(LOAD_BYTES, r, 0, memory, self.lanes(), None);
-                self.a.vector(TEST_BYTES, k, r, Operand::Register(r), Lanes::All, None);
-                self.give(r);
-                Ok(Home::Mask(k))
-            }
+            Op::Vector(p) if ty == Type::Mask => self.load_mask(p).map(Home::Mask),
             Op::Vector(p) => {
                 let r = self.take()?;
                 let memory = self.memory(p, 4);
-                self.a.vector(LOAD, r, 0, memory, self.lanes(), None);
+                self.load(r, memory);
                 Ok(Home::Vector(r))
             }
             Op::Iota(p) => {
                 let (low, high) = (self.take()?, self.take()?);
                 let base = self.base(p);
-                self.a.position(R8, base, self.copy.unwrap_or(0) as i32 * 16);
-                self.a.vector(SPREAD_I64, high, 0, Operand::Register(R8), Lanes::All, None);
-                let steps = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]];
+                let (first, half) = (self.first_lane(), self.a.width.lanes() as u64 / 2);
+                self.a.position(R8, base, first);
+                let general = Operand::Register(R8);
+                if self.a.width == Width::Full {
+                    self.a.vector(SPREAD_I64, high, 0, general, Lanes::All, None);
+                } else {
+                    self.a.vector(SET_I64, high, 0, general, Lanes::All, None);
+                    self.a.vector(BROADCAST_I64, high, 0, Operand::Register(high), Lanes::All, None);
+                }
+                let steps = [0, half].map(|from| (from..from + half).collect::<Vec<_>>());
                 let [first, second] = steps.map(|s| Operand::Constants(self.a.constants(&s)));
                 self.three(ADD_I64, low, high, first);
                 self.three(ADD_I64, high, high, second);
                 Ok(Home::Pair(low, high))
             }
-            Op::Widen(x) => {
-                let (k, r) = (self.mask(x)?, self.take()?);
-                let one = self.a.constant(ONE);
-                self.a.vector(BROADCAST, r, 0, Operand::Constants(one), Lanes::Zeroed(k), None);
-                Ok(Home::Vector(r))
-            }
-            Op::Select(c, a, b) => {
-                let (k, r) = (self.mask(c)?, self.take()?);
-                let b = self.vector(b)?;
-                let a = self.operand(a)?;
-                self.a.vector(BLEND, r, b, a, Lanes::Merged(k), None);
-                Ok(Home::Vector(r))
-            }
-            Op::Unary(op, x) if ty == Type::Mask => self.test(op, x),
+            Op::Widen(x) => self.widen(x).map(Home::Vector),
+            Op::Select(c, a, b) => self.select(c, a, b).map(Home::Vector),
+            Op::Unary(op, x) if ty == Type::Mask => self.test(op, x).map(Home::Mask),
             Op::Unary(op, x) => self.unary(op, x).map(Home::Vector),
             Op::Binary(op, a, b) => match self.lanes[a].ty {
-                Type::F32 if ty == Type::Mask => {
-                    let (k, x, y) = (self.take_mask()?, self.vector(a)?, self.operand(b)?);
-                    let predicate = match op {
-                        PrimOp::Eq => 0x00,
-                        PrimOp::Ne => 0x04,
-                        PrimOp::Lt => 0x11,
-                        PrimOp::Le => 0x12,
-                        PrimOp::Ge => 0x1d,
-                        _ => 0x1e,
-                    };
-                    self.a.vector(COMPARE, k, x, y, Lanes::All, Some(predicate));
-                    Ok(Home::Mask(k))
-                }
+                Type::F32 if ty == Type::Mask => self.compare(op, a, b).map(Home::Mask),
                 Type::F32 => self.arithmetic(op, a, b).map(Home::Vector),
-                Type::Mask => {
-                    let (k, x, y) = (self.take_mask()?, self.mask(a)?, self.mask(b)?);
-                    let op = match op {
-                        PrimOp::And | PrimOp::Mul | PrimOp::Min => MaskOp::And,
-                        PrimOp::Or | PrimOp::Add | PrimOp::Max => MaskOp::Or,
-                        PrimOp::Eq => MaskOp::Xnor,
-                        _ => MaskOp::Xor,
-                    };
-                    self.a.mask(op, k, x, y);
-                    Ok(Home::Mask(k))
-                }
+                Type::Mask => self.combine(op, a, b).map(Home::Mask),
                 Type::I64 => self.integer(op, a, b),
             },
             Op::Save(..) | Op::Stream(..) | Op::Fold(..) | Op::AddInto(..) | Op::Prefetch { .. } => Ok(Home::Nowhere),
@@ -163,39 +116,10 @@ impl Emitter<'_> {
         if self.lanes[x].ty != Type::Mask {
             let x = self.vector(x)?;
             let memory = self.memory(p, 4);
-            self.a.vector(STORE, x, 0, memory, self.written(), None);
+            self.store(x, memory);
             return Ok(());
         }
-        let (k, r) = (self.mask(x)?, self.take()?);
-        self.a.vector(MASK_TO_BYTES, r, 0, Operand::Register(k), Lanes::All, None);
-        self.a.vector(ABS_BYTES, r, 0, Operand::Register(r), Lanes::All, None);
-        let memory = self.memory(p, 1);
-        self.a.vector(STORE_BYTES, r, 0, memory, self.written(), None);
-        self.give(r);
-        Ok(())
-    }
-
-    /// A test of one operand.
-    fn test(&mut self, op: PrimOp, x: Value) -> Result<Home, Full> {
-        let k = self.take_mask()?;
-        match op {
-            PrimOp::Not => {
-                let x = self.mask(x)?;
-                self.a.mask_not(k, x);
-            }
-            PrimOp::IsNan => {
-                let x = self.vector(x)?;
-                self.a.vector(COMPARE, k, x, Operand::Register(x), Lanes::All, Some(3));
-            }
-            _ => {
-                let (x, r) = (self.vector(x)?, self.take()?);
-                let (magnitude, infinity) = (self.pool(MAGNITUDE), self.pool(INFINITY));
-                self.three(AND, r, x, magnitude);
-                self.a.vector(COMPARE, k, r, infinity, Lanes::All, Some(0));
-                self.give(r);
-            }
-        }
-        Ok(Home::Mask(k))
+        self.save_mask(p, x)
     }
 
     fn unary(&mut self, op: PrimOp, x: Value) -> Result<u8, Full> {
@@ -233,18 +157,24 @@ impl Emitter<'_> {
         Ok(r)
     }
 
-    /// `e^x` as `math::f32::exp` computes it, but for the last step, which is one instruction.
+    /// `e^x` as `math::f32::exp` computes it; the last step is one instruction of AVX-512.
     fn exp(&mut self, r: u8, x: u8) -> Result<(), Full> {
-        const SHIFT: f32 = 12_582_912.0;
+        // Adding it rounds to an integer, which stands in the low bits; with 254 more, the sum of two biased exponents.
+        let full = self.a.width == Width::Full;
+        let shift: f32 = if full { 12_582_912.0 } else { 12_582_912.0 + 254.0 };
         let (t, n, u) = (self.take()?, self.take()?, self.take()?);
         // Clamped; the second operand if either is NaN.
         self.constant_into(t, bits(89.0));
         self.three(MIN, t, t, Operand::Register(x));
         self.constant_into(u, bits(-104.0));
         self.three(MAX, t, u, Operand::Register(t));
-        self.constant_into(n, bits(SHIFT));
-        let constants = [std::f32::consts::LOG2_E, SHIFT, LN2_HIGH, LN2_LOW].map(|c| self.pool(bits(c)));
+        self.constant_into(n, bits(shift));
+        let constants = [std::f32::consts::LOG2_E, shift, LN2_HIGH, LN2_LOW].map(|c| self.pool(bits(c)));
         self.three(FMA_231, n, t, constants[0]);
+        let shifted = (!full).then(|| self.take()).transpose()?;
+        if let Some(shifted) = shifted {
+            self.a.vector(MOVE, shifted, 0, Operand::Register(n), Lanes::All, None);
+        }
         self.three(SUB, n, n, constants[1]);
         self.three(FNMA_231, t, n, constants[2]);
         self.three(FNMA_231, t, n, constants[3]);
@@ -257,9 +187,25 @@ impl Emitter<'_> {
         self.three(FMA_213, r, u, Operand::Register(t));
         let one = self.pool(ONE);
         self.three(ADD, r, r, one);
-        self.three(SCALE, r, r, Operand::Register(n));
+        if let Some(shifted) = shifted {
+            // Twice by half of the power of two, so that one rounding makes a denormal.
+            self.shift(RIGHT, n, shifted, 1);
+            self.three(SUB_I32, shifted, shifted, Operand::Register(n));
+            for half in [n, shifted] {
+                self.shift(LEFT, half, half, 23);
+                self.three(MUL, r, r, Operand::Register(half));
+            }
+            self.give(shifted);
+        } else {
+            self.three(SCALE, r, r, Operand::Register(n));
+        }
         [t, n, u].into_iter().for_each(|r| self.give(r));
         Ok(())
+    }
+
+    /// `dst = from` shifted by `n`, as integers; AVX2.
+    fn shift(&mut self, direction: u8, dst: u8, from: u8, n: u8) {
+        self.a.vector(SHIFT_I32, direction, dst, Operand::Register(from), Lanes::All, Some(n));
     }
 
     fn arithmetic(&mut self, op: PrimOp, a: Value, b: Value) -> Result<u8, Full> {
@@ -281,54 +227,46 @@ impl Emitter<'_> {
             return Ok(r);
         }
         // The second operand if either is NaN, so a NaN of the first one has to be put in.
-        let nan = self.take_mask()?;
-        self.a.vector(COMPARE, nan, x, Operand::Register(x), Lanes::All, Some(3));
+        let nan = self.nan(x, Lanes::All)?;
         self.three(opcode, r, x, y);
-        self.a.vector(MOVE, r, 0, Operand::Register(x), Lanes::Merged(nan), None);
+        self.put(nan, r, x);
         self.give_mask(nan);
         Ok(r)
     }
 
     fn integer(&mut self, op: PrimOp, a: Value, b: Value) -> Result<Home, Full> {
-        // The first operand must be in registers.
         let mut owned = Vec::new();
-        let mut first = [0; 2];
-        for (half, x) in self.halves(a)?.into_iter().enumerate() {
-            first[half] = match x {
-                Operand::Register(r) => r,
-                other => {
-                    let r = self.take()?;
-                    owned.push(r);
-                    let at = if let Operand::Constant(at) = other { at } else { 0 };
-                    self.a.vector(BROADCAST_I64, r, 0, Operand::Constants(at), Lanes::All, None);
-                    r
-                }
-            };
-        }
-        let second = self.halves(b)?;
+        let first = self.registers(a, &mut owned)?;
         let home = if let PrimOp::Add | PrimOp::Sub = op {
+            let second = self.halves(b)?;
             let opcode = if op == PrimOp::Add { ADD_I64 } else { SUB_I64 };
             let (low, high) = (self.take()?, self.take()?);
             self.three(opcode, low, first[0], second[0]);
             self.three(opcode, high, first[1], second[1]);
             Home::Pair(low, high)
         } else {
-            let predicate = match op {
-                PrimOp::Eq => 0,
-                PrimOp::Lt => 1,
-                PrimOp::Le => 2,
-                PrimOp::Ne => 4,
-                PrimOp::Ge => 5,
-                _ => 6,
-            };
-            let (low, high) = (self.take_mask()?, self.take_mask()?);
-            self.a.vector(COMPARE_I64, low, first[0], second[0], Lanes::All, Some(predicate));
-            self.a.vector(COMPARE_I64, high, first[1], second[1], Lanes::All, Some(predicate));
-            self.a.mask_join(low, high, low);
-            self.give_mask(high);
-            Home::Mask(low)
+            let second = self.registers(b, &mut owned)?;
+            Home::Mask(self.compare_i64(op, first, second)?)
         };
         owned.into_iter().for_each(|r| self.give(r));
         Ok(home)
+    }
+
+    /// The halves of an i64 value in registers; new ones are added to `owned`.
+    fn registers(&mut self, v: Value, owned: &mut Vec<u8>) -> Result<[u8; 2], Full> {
+        let mut halves = [0; 2];
+        for (half, x) in self.halves(v)?.into_iter().enumerate() {
+            halves[half] = match x {
+                Operand::Constant(at) | Operand::Constants(at) => {
+                    let r = self.take()?;
+                    owned.push(r);
+                    self.a.vector(BROADCAST_I64, r, 0, Operand::Constants(at), Lanes::All, None);
+                    r
+                }
+                Operand::Register(r) => r,
+                Operand::Memory { .. } => return Err(Full),
+            };
+        }
+        Ok(halves)
     }
 }
