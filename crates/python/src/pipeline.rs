@@ -258,7 +258,12 @@ impl Compiled {
         let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
-        let executable = if options.pool_outputs { executable } else { executable.without_pooled_outputs() };
+        let executable = if options.pool_outputs {
+            permalloy_runtime::malloc::keep_freed_blocks();
+            executable
+        } else {
+            executable.without_pooled_outputs()
+        };
         Ok(Compiled { executable, api, inputs, records: "[]".to_string() })
     }
 }

@@ -50,6 +50,7 @@ mod error;
 mod executable;
 mod gaps;
 mod instance;
+pub mod malloc;
 pub mod output_memory;
 pub mod parallel;
 pub mod plan;
