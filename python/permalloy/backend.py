@@ -79,6 +79,7 @@ class Options:
     rewrites: list[tuple[str, str]]
     deny: list[str]
     check: bool
+    emulate_eager_casts: bool
     pool_outputs: bool
 
     @classmethod
@@ -86,7 +87,8 @@ class Options:
         c = config
         patterns.check(c.routes, c.rewrites, c.deny)  # once more: they can be changed in place
         routes, rewrites = list(c.routes.items()), list(c.rewrites.items())
-        return cls("cpu", c.strict, routes, rewrites, list(c.deny), c.check, c.pool_outputs)
+        deny = list(c.deny)
+        return cls("cpu", c.strict, routes, rewrites, deny, c.check, c.emulate_eager_casts, c.pool_outputs)
 
 
 class Session:

@@ -30,6 +30,7 @@ class Config:
     rewrites: dict[str, str]
     deny: list[str]
     check: bool = False
+    emulate_eager_casts: bool = False
     dump: str | None = None
     pool_outputs: bool = True
     partition: str = "own"

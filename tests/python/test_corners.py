@@ -294,3 +294,17 @@ def test_a_fake_tensor_is_refused():
         x = torch.empty(3)
     with pytest.raises(RuntimeError, match="fake tensor"):
         compiled([x])
+
+
+# --- 16-bit floats ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_maximum_that_went_through_memory_is_found_again(dtype):
+    # The backward looks for the element that equals the maximum: it was rounded when it was stored, its operand was not.
+    def f(x):
+        y = (x.abs() + 0.5).sqrt()
+        return y.amax(0), (x * x).max(), x.exp().amin([1, 2]), y.scatter_reduce(0, i, x * 1.1, "amax")
+
+    i = torch.randint(0, 5, (5, 6, 7))
+    agrees(f, torch.randn(5, 6, 7, dtype=dtype, requires_grad=True))

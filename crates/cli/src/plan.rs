@@ -79,8 +79,8 @@ pub fn read(path: &Path) -> Result<String, CliError> {
     text.map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
 }
 
-/// The compiler options in a text's `// options: {…}` line: `target`, `routes` and `rewrites` (pairs), `deny` and
-/// `strict`; what it leaves out has its default.
+/// The compiler options in a text's `// options: {…}` line: `target`, `routes` and `rewrites` (pairs), `deny`, `strict`
+/// and `emulate_eager_casts`; what it leaves out has its default.
 pub fn options_of(text: &str) -> Result<Option<Options>, String> {
     let Some(line) = text.lines().find_map(|l| l.strip_prefix("// options:")) else { return Ok(None) };
     let bad = |what: &str| format!("the line `// options:` {what}");
@@ -92,6 +92,10 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
             "target" => options.target = value.as_str().ok_or_else(|| bad("has a target that is no text"))?.to_string(),
             "strict" => options.strict = value.as_bool().ok_or_else(|| bad("has a strict that is no bool"))?,
             "check" => options.check = value.as_bool().ok_or_else(|| bad("has a check that is no bool"))?,
+            "emulate_eager_casts" => {
+                options.emulate_eager_casts =
+                    value.as_bool().ok_or_else(|| bad("has an emulate_eager_casts that is no bool"))?;
+            }
             // How a graph runs, not how it is compiled.
             "pool_outputs" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
@@ -100,7 +104,7 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 options.rewrites = pairs(value).ok_or_else(|| bad("has rewrites that are no pairs of texts"))?;
             }
             _ => {
-                let known = ["target", "routes", "rewrites", "deny", "strict", "check"];
+                let known = ["target", "routes", "rewrites", "deny", "strict", "check", "emulate_eager_casts"];
                 let hint = permalloy_ir::did_you_mean(name, known);
                 return Err(bad(&format!("has an unknown option `{name}`{hint}")));
             }

@@ -230,9 +230,11 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
 
 fn lower(work: &mut Work<'_>) -> Result<(), String> {
     let graphs = if work.pieces.is_empty() { std::slice::from_ref(work.graph()?) } else { &work.pieces[..] };
+    let emulate_eager_casts = work.options.emulate_eager_casts;
+    let how = permalloy_loops::Options { limits: Limits::CPU, emulate_eager_casts };
     let one = |g: &Graph| -> Result<Program, String> {
         verify(g).map_err(|e| e.to_string())?;
-        permalloy_loops::lower(g, Limits::CPU).map_err(|e| e.to_string())
+        permalloy_loops::lower(g, how).map_err(|e| e.to_string())
     };
     let programs = graphs.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     work.printed = programs.iter().map(Program::to_string).collect();

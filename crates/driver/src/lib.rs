@@ -34,6 +34,8 @@ pub struct Options {
     pub strict: bool,
     /// Verify the graph after every pass.
     pub check: bool,
+    /// 16-bit floats are rounded after each operator, as eager does; rewrites that leave roundings out are off.
+    pub emulate_eager_casts: bool,
     /// How far fusion may go; that of the device.
     pub limits: Limits,
 }
@@ -47,6 +49,7 @@ impl Default for Options {
             deny: Vec::new(),
             strict: false,
             check: false,
+            emulate_eager_casts: false,
             limits: Limits::CPU,
         }
     }
@@ -176,7 +179,7 @@ struct Front {
 
 fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Result<Front, Error> {
     let (mut decide, deny) = (route_options(options)?, denied(options)?);
-    let rewrites = RewriteOptions::of(&options.rewrites).map_err(Error::Options)?;
+    let rewrites = rewrite_options(options)?;
     let given = timing.pass("parse", || Graph::parse(text)).map_err(Error::Parse)?;
     timing
         .pass("verify", || permalloy_ir::verify(&given))
@@ -225,6 +228,14 @@ pub fn routed(graph: &Graph, options: &Options) -> Result<Routed, Error> {
     Ok(routed)
 }
 
+/// What the user says of a rewrite counts last.
+fn rewrite_options(options: &Options) -> Result<RewriteOptions, Error> {
+    // Attention by one kernel keeps scores and probabilities in f32.
+    let exact = options.emulate_eager_casts.then(|| ("attention".to_string(), "off".to_string()));
+    let lines: Vec<_> = exact.into_iter().chain(options.rewrites.iter().cloned()).collect();
+    RewriteOptions::of(&lines).map_err(Error::Options)
+}
+
 fn route_options(options: &Options) -> Result<RouteOptions, Error> {
     let policy = Policy::of(&options.target).ok_or_else(|| {
         let known = permalloy_ops::policy::TARGETS.join(", ");
@@ -246,5 +257,6 @@ fn check(stage: &'static str, graph: &Graph, options: &Options, timing: &mut Tim
 }
 
 fn lower(graph: &Graph, options: &Options, timing: &mut Timing) -> Result<Program, Error> {
-    timing.pass("lower", || permalloy_loops::lower(graph, options.limits)).map_err(Error::Lower)
+    let how = permalloy_loops::Options { limits: options.limits, emulate_eager_casts: options.emulate_eager_casts };
+    timing.pass("lower", || permalloy_loops::lower(graph, how)).map_err(Error::Lower)
 }

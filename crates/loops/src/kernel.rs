@@ -147,7 +147,7 @@ pub enum OpKind {
 pub struct KernelOp {
     pub kind: OpKind,
     /// Dtype of the result as the graph has it. bf16 and f16 are held in f32 and need not be rounded before a store or
-    /// a cast; integers narrower than the engine's wrap to their width after each operation. For a `Store`, the stored dtype.
+    /// a cast (lowering puts one before comparisons); integers narrower than the engine's wrap to their width after each operation. For a `Store`, the stored dtype.
     pub dtype: DType,
 }
 

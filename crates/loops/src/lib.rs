@@ -10,4 +10,4 @@ mod text;
 mod units;
 mod view;
 
-pub use lower::{Limits, LowerError, lower};
+pub use lower::{Limits, LowerError, Options, lower};

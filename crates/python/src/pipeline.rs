@@ -42,6 +42,8 @@ pub struct Options {
     pub deny: Vec<String>,
     /// Run the verifier after each pass.
     pub check: bool,
+    /// 16-bit floats are rounded after each operator.
+    pub emulate_eager_casts: bool,
     /// Large outputs live in memory that is kept from call to call.
     pub pool_outputs: bool,
 }
@@ -176,6 +178,7 @@ fn driver_options(options: &Options) -> permalloy_driver::Options {
         deny: options.deny.clone(),
         strict: options.strict,
         check: options.check,
+        emulate_eager_casts: options.emulate_eager_casts,
         ..Default::default()
     }
 }

@@ -66,8 +66,13 @@ impl<'g> Lowering<'g> {
             fused: g.slots.iter().map(|s| s.work.fused.clone()).collect(),
         };
         let mut ids = Vec::with_capacity(g.slots.len());
+        let mut rounding = Rounding::default();
         for s in &g.slots {
-            let id = self.emit(&mut k, &g, s, &ids, &order);
+            let mut id = self.emit(&mut k, &g, s, &ids, &order, &mut rounding);
+            // What a nest leaves behind is stored at once, which rounds it.
+            if self.options.emulate_eager_casts && !s.after_nest {
+                id = rounding.rounded(&mut k, id);
+            }
             ids.push(id);
             let val = s.work.result;
             if let Some(Home::Group { buffer: Some(b), .. }) = self.infos[val].home {
@@ -88,7 +93,15 @@ impl<'g> Lowering<'g> {
         Ok(k)
     }
 
-    fn emit(&self, k: &mut Kernel, g: &Group, s: &Slot, ids: &[OpId], leaves: &[AxisId]) -> OpId {
+    fn emit(
+        &self,
+        k: &mut Kernel,
+        g: &Group,
+        s: &Slot,
+        ids: &[OpId],
+        leaves: &[AxisId],
+        rounding: &mut Rounding,
+    ) -> OpId {
         let skip = usize::from(matches!(s.kind, SlotKind::LoadAt { .. }));
         let mut operands = Vec::new();
         for (source, dtype) in s.sources.iter().skip(skip) {
@@ -103,6 +116,10 @@ impl<'g> Lowering<'g> {
                 Source::Index(at) => OpKind::AxisIndex { access: flatten(&g.domain, at, leaves) },
             };
             operands.push(push_once(k, kind, *dtype));
+        }
+        if matches!(s.kind, SlotKind::Pointwise(p) if p.kind() == PrimKind::Compare) {
+            // A maximum that went through memory is equal to the element it came from, whether that did or not.
+            operands.iter_mut().for_each(|o| *o = rounding.rounded(k, *o));
         }
         let kind = match &s.kind {
             SlotKind::Copy => return operands[0],
@@ -129,6 +146,30 @@ impl<'g> Lowering<'g> {
             _ => unreachable!("a memory operand was given a buffer when it was read"),
         };
         OpKind::Load { buffer, access }
+    }
+}
+
+/// Which operations of a kernel make 16-bit floats that may be held with more digits than their dtype has.
+#[derive(Default)]
+struct Rounding(Vec<bool>);
+
+impl Rounding {
+    /// The value with the digits of its dtype alone.
+    fn rounded(&mut self, k: &mut Kernel, id: OpId) -> OpId {
+        for op in &k.ops[self.0.len()..] {
+            let of = |x: &OpId| self.0[x.0 as usize];
+            let wide = match &op.kind {
+                _ if !matches!(op.dtype, DType::BF16 | DType::F16) => false,
+                OpKind::Load { .. } | OpKind::LoadAt { .. } | OpKind::Cast(_) | OpKind::Store { .. } => false,
+                OpKind::Unary(PrimOp::Neg | PrimOp::Abs, x) => of(x),
+                OpKind::Reduce { op: PrimOp::Amax | PrimOp::Amin, x, .. } => of(x),
+                OpKind::Binary(PrimOp::Max | PrimOp::Min, x, y) | OpKind::Where(_, x, y) => of(x) || of(y),
+                _ => true,
+            };
+            self.0.push(wide);
+        }
+        let dtype = k.ops[id.0 as usize].dtype;
+        if self.0[id.0 as usize] { push_once(k, OpKind::Cast(id), dtype) } else { id }
     }
 }
 

@@ -43,6 +43,21 @@ impl Limits {
     pub const CPU: Limits = Limits { ops: 160, operands: 48, single_task_reduction: 16 * 1024 };
 }
 
+/// How to lower.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub limits: Limits,
+    /// 16-bit floats are rounded to their dtype after each operator, as eager does. Otherwise they are held in f32 until
+    /// a store, a cast or a comparison.
+    pub emulate_eager_casts: bool,
+}
+
+impl From<Limits> for Options {
+    fn from(limits: Limits) -> Options {
+        Options { limits, emulate_eager_casts: false }
+    }
+}
+
 /// Why a graph has no loop form. A verified, routed graph has one: this is a bug or an unrouted operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LowerError {
@@ -60,8 +75,8 @@ impl fmt::Display for LowerError {
 impl std::error::Error for LowerError {}
 
 /// Lowers a graph of prims and native operators.
-pub fn lower(graph: &Graph, limits: Limits) -> Result<Program, LowerError> {
-    let mut l = Lowering::new(graph, limits);
+pub fn lower(graph: &Graph, options: impl Into<Options>) -> Result<Program, LowerError> {
+    let mut l = Lowering::new(graph, options.into());
     for (i, (_, node)) in graph.nodes().enumerate() {
         l.position = i as u32;
         l.node(node).map_err(|message| LowerError { message, loc: node.loc.clone() })?;
@@ -199,7 +214,7 @@ enum WorkKind {
 
 struct Lowering<'g> {
     graph: &'g Graph,
-    limits: Limits,
+    options: Options,
     hints: SymbolValues,
     infos: Vec<Info>,
     shapes: Shapes,
@@ -221,11 +236,11 @@ struct Lowering<'g> {
 }
 
 impl<'g> Lowering<'g> {
-    fn new(graph: &'g Graph, limits: Limits) -> Lowering<'g> {
+    fn new(graph: &'g Graph, options: Options) -> Lowering<'g> {
         let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
         let mut l = Lowering {
             graph,
-            limits,
+            options,
             hints,
             infos: Vec::with_capacity(graph.value_count()),
             shapes: Shapes::default(),

@@ -188,8 +188,8 @@ impl<'g> Lowering<'g> {
         moved: &mut Vec<(Val, Option<Home>)>,
     ) -> Option<Box<Group>> {
         let (Unit::Group(from), Unit::Group(to)) = (&self.bodies[src], &self.bodies[target]) else { return None };
-        if from.slots.len() + to.slots.len() > self.limits.ops
-            || from.reads.len() + to.reads.len() > self.limits.operands
+        if from.slots.len() + to.slots.len() > self.options.limits.ops
+            || from.reads.len() + to.reads.len() > self.options.limits.operands
         {
             return None;
         }
@@ -270,7 +270,9 @@ impl<'g> Lowering<'g> {
 
     fn try_join_if(&mut self, unit: UnitId, work: &Rc<Work>, ok: impl Fn(&Group, &Domain, &Fit) -> bool) -> bool {
         let Unit::Group(g) = &self.bodies[unit] else { return false };
-        if g.slots.len() >= self.limits.ops || g.reads.len() + work.operands.len() > self.limits.operands {
+        if g.slots.len() >= self.options.limits.ops
+            || g.reads.len() + work.operands.len() > self.options.limits.operands
+        {
             return false;
         }
         if self.waits_for(&work.operands, &[unit]) {
@@ -424,7 +426,10 @@ impl<'g> Lowering<'g> {
                 }
                 let last = *all.last()?;
                 let kept: Vec<AxisId> = all.iter().copied().filter(|a| !set.contains(a)).collect();
-                if kept.is_empty() && all.len() > 1 && self.elements(space.iter()) > self.limits.single_task_reduction {
+                if kept.is_empty()
+                    && all.len() > 1
+                    && self.elements(space.iter()) > self.options.limits.single_task_reduction
+                {
                     let (c, r) = all.split_at(all.len() - 1);
                     return made(Over::All, r, Some(c));
                 }
