@@ -7,9 +7,35 @@ use permalloy_cpu::{CompileError, RunError, Serial, compile_kernel};
 use permalloy_ir::{DType, Dim, PrimKind, PrimOp};
 use permalloy_loops::kernel::*;
 use support::build::{Case, Rng, levels};
+use support::guard::{Guard, Guarded};
 use support::{V, models, read, write};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::BF16, DType::F64];
+
+/// What all the others rely on to see machine code leave a buffer.
+#[test]
+fn the_byte_beside_a_buffer_is_out_of_reach() {
+    for bytes in [1, 64, 4095, 4096, 5000] {
+        let (front, back) = (Guarded::new(bytes, 1, Guard::Front), Guarded::new(bytes, 1, Guard::Back));
+        for g in [&front, &back] {
+            assert_eq!(permissions(g.pointer()), "rw-p");
+            assert_eq!(permissions(g.pointer().wrapping_add(bytes - 1)), "rw-p");
+        }
+        assert_eq!(permissions(front.pointer().wrapping_sub(1)), "---p");
+        assert_eq!(permissions(back.pointer().wrapping_add(bytes)), "---p");
+    }
+}
+
+/// What the system says of the page at an address.
+fn permissions(at: *const u8) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let number = |hex: &str| usize::from_str_radix(hex, 16).unwrap();
+    let line = maps.lines().find(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        (number(from)..number(to)).contains(&at.addr())
+    });
+    line.unwrap().split(' ').nth(1).unwrap().into()
+}
 
 #[test]
 fn pointwise() {

@@ -10,7 +10,7 @@ fn check(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Few enough for a memory checker: `TIGHT=1 valgrind …/random-… a_few`.
+/// Few enough for a memory checker.
 #[test]
 fn a_few() {
     check(5000..5060);

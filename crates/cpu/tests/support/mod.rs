@@ -2,9 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod build;
+pub mod guard;
 pub mod models;
 pub mod random;
 
+use guard::{Guard, Guarded};
 use permalloy_cpu::math::half;
 use permalloy_ir::{DType, PrimKind, PrimOp, SymbolValues};
 use permalloy_loops::kernel::*;
@@ -39,16 +41,37 @@ impl V {
 
 pub type Memory = Vec<Vec<u64>>;
 
-/// Memory for every buffer, zeroed; a little longer than needed, so that writes past the end show, unless `TIGHT` is set,
-/// which leaves that to a memory checker.
+/// Memory for every buffer, zeroed.
 pub fn memory(buffers: &[Buffer], symbols: &SymbolValues) -> Memory {
-    let spare = if std::env::var_os("TIGHT").is_some() { 0 } else { 8 };
-    let bytes = |b: &Buffer| b.extent().eval(symbols).unwrap().max(0) as usize * b.dtype.size();
-    buffers.iter().map(|b| vec![0; bytes(b).div_ceil(8) + spare]).collect()
+    buffers.iter().map(|b| vec![0; span_bytes(b, symbols).div_ceil(8)]).collect()
 }
 
 pub fn pointers(memory: &mut Memory) -> Vec<*mut u8> {
     memory.iter_mut().map(|m| m.as_mut_ptr().cast()).collect()
+}
+
+/// Bytes that a buffer spans.
+pub fn span_bytes(b: &Buffer, symbols: &SymbolValues) -> usize {
+    b.extent().eval(symbols).unwrap().max(0) as usize * b.dtype.size()
+}
+
+/// Runs `f` on a copy of the memory of each buffer and on scratch memory, all with one end at a page that faults.
+/// The next byte of a buffer at the back guard is none of the process's, and its address is a multiple of its elements' size.
+pub fn guarded<E>(
+    (buffers, symbols): (&[Buffer], &SymbolValues),
+    start: &Memory,
+    scratch_bytes: usize,
+    guard: Guard,
+    f: impl FnOnce(Vec<*mut u8>, *mut u8) -> Result<(), E>,
+) -> Result<Memory, E> {
+    let copy = |(b, words): (&Buffer, &Vec<u64>)| Guarded::of(words, span_bytes(b, symbols), b.dtype.size(), guard);
+    let copies: Vec<Guarded> = buffers.iter().zip(start).map(copy).collect();
+    let scratch = Guarded::new(scratch_bytes, 64, guard);
+    f(copies.iter().map(Guarded::pointer).collect(), scratch.pointer())?;
+    scratch.check();
+    let mut end = start.clone();
+    copies.into_iter().zip(&mut end).for_each(|(copy, words)| copy.into_words(words));
+    Ok(end)
 }
 
 pub fn read(memory: &[u64], dtype: DType, at: usize) -> V {
