@@ -21,17 +21,24 @@ graph "softmax" inference {
 //
 // @triton.jit
 // def exp(x):
-//     """2^n * e^(x - n ln 2): the hardware's exponential sees a small argument only, where it is accurate."""
-//     x = tl.where(x > 89.0, 89.0, tl.where(x < -110.0, -110.0, x))
-//     n = tl.floor(x * 1.4426950408889634 + 0.5)
+//     """2^n * e^(x - n ln 2): the hardware's exponential, of which there are few units, sees a small argument only, where it
+//     is accurate. Adding 1.5 * 2^23 rounds to n, which then stands in the low bits; with 254 more, that is the sum of two
+//     biased exponents, whose powers of two the result is multiplied by."""
+//     x = tl.where(x > 89.0, 89.0, tl.where(x < -104.0, -104.0, x))
+//     shifted = x * 1.4426950408889634 + 12583166.0
+//     n = shifted - 12583166.0
 //     rest = (x - n * 0.693145751953125) - n * 1.42860682030941723212e-6
-//     return tl.exp2(rest * 1.4426950408889634) * tl.exp2(n - 1.0) * 2.0
+//     bits = shifted.to(tl.int32, bitcast=True)
+//     half = bits >> 1
+//     low = (half << 23).to(tl.float32, bitcast=True)
+//     high = ((bits - half) << 23).to(tl.float32, bitcast=True)
+//     return tl.exp2(rest * 1.4426950408889634) * low * high
 //
 //
 // @triton.jit
 // def greater_or_nan(a, b):
 //     """Elementwise maximum; NaN if either is."""
-//     return tl.where((a != a) | (a > b), a, b)
+//     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 //
 //
 // @triton.jit
