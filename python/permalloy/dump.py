@@ -33,9 +33,13 @@ def write(folder: str, stem: str, suffix: str, text: str) -> str:
 
 
 def graph(text: str, kind: str) -> None:
-    """Dumps a graph's text if the user asked for it."""
-    if config.dump:
+    """Dumps a graph's text if the user asked for it; a folder that takes none is no reason not to compile."""
+    if not config.dump:
+        return
+    try:
         write(config.dump, kind, "pm", text)
+    except OSError as e:
+        warnings.warn(f"permalloy: a graph could not be dumped: {e}", FallbackWarning, stacklevel=2)
 
 
 def reproducer(text: str, options: Any, message: str) -> str | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import permalloy
 import pytest
 import torch
@@ -77,3 +81,15 @@ def test_an_operator_without_results_is_compiled():
     assert all(r.compiled for r in permalloy.records())
     with pytest.raises(RuntimeError, match="not positive"):
         torch.compile(step, backend="permalloy")(-x.detach())
+
+
+def test_what_draws_random_numbers_is_declared_as_such():
+    """Operators that are not would be merged with their like, moved, or computed twice."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "permalloy", "ops", "--json"], capture_output=True, check=True
+    ).stdout
+    effects = {op["name"]: op["effect"] for op in json.loads(listed)}
+    for name in ("native_dropout.default", "randint_like.Tensor", "rrelu_with_noise_functional.default"):
+        packet, overload = name.split(".")
+        assert torch.Tag.nondeterministic_seeded in getattr(getattr(torch.ops.aten, packet), overload).tags
+        assert effects[f"aten.{name}"] == "random"

@@ -71,6 +71,16 @@ def test_dumps_of_a_training_step_are_read_again(tmp_path, dynamic, partition):
         assert status == 0 and "elements agree" in text, text
 
 
+def test_a_folder_that_takes_no_dump_is_no_reason_not_to_compile(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    permalloy.clear_records()
+    with permalloy.config.patch(dump=str(file)), pytest.warns(permalloy.FallbackWarning, match="could not be dumped"):
+        y = torch.compile(lambda x: x.exp() + 1, backend="permalloy")(torch.zeros(3))
+    assert torch.equal(y, torch.full((3,), 2.0))
+    assert [r.compiled for r in permalloy.records()] == [True]
+
+
 def test_the_same_graph_is_dumped_once(tmp_path):
     args = mlp_arguments()
     with permalloy.config.patch(dump=str(tmp_path)):

@@ -222,6 +222,8 @@ struct Lowering<'g> {
     inputs: Vec<ProgramInput>,
     units: Units,
     bodies: Vec<Unit>,
+    /// The last native call that draws random numbers, talks to other processes or writes: the next one waits for it.
+    last_effect: Option<UnitId>,
     /// Units that read a memory value, by base.
     readers: BTreeMap<Val, Vec<UnitId>>,
     /// Position of the last node that reads the old contents of an input that is overwritten.
@@ -248,6 +250,7 @@ impl<'g> Lowering<'g> {
             inputs: Vec::new(),
             units: Units::default(),
             bodies: Vec::new(),
+            last_effect: None,
             readers: BTreeMap::new(),
             last_reads: inputs::last_reads(graph),
             kept: BTreeMap::new(),

@@ -2,10 +2,12 @@
 
 use super::output::natural_strides;
 use super::*;
+use permalloy_ops::Effect;
 
 impl<'g> Lowering<'g> {
     pub(super) fn native(&mut self, node: &'g Node) -> Result<(), String> {
-        let rows = node.op.external().and_then(permalloy_ops::lookup).is_some_and(|d| d.reads_rows);
+        let decl = node.op.external().and_then(permalloy_ops::lookup);
+        let rows = decl.is_some_and(|d| d.reads_rows);
         // Operands first: some need a copy, which is a unit of its own.
         for v in node.operands() {
             if self.as_it_was(v.0 as usize) != v.0 as usize {
@@ -14,6 +16,11 @@ impl<'g> Lowering<'g> {
             self.strided_operand(v, rows)?;
         }
         let unit = self.units.add(self.position);
+        if decl.is_some_and(|d| d.effect != Effect::Pure)
+            && let Some(before) = self.last_effect.replace(unit)
+        {
+            self.units.add_dep(unit, before);
+        }
         let mut args = Vec::with_capacity(node.args.len());
         for a in &node.args {
             args.push(self.native_arg(unit, a)?);

@@ -20,6 +20,8 @@ pub const DECLS: &[OpDecl] = &[
     op!(Opaque "aten.randn_like.default", "standard normal").effect(Effect::Random),
     op!(Opaque "aten.randint_like.default", "integers below high").effect(Effect::Random),
     op!(Opaque "aten.randint_like.low_dtype", "integers in low..high").effect(Effect::Random),
+    op!(Opaque "aten.randint_like.Tensor", "integers below high, a tensor").effect(Effect::Random),
+    op!(Opaque "aten.randint_like.Tensor_generator", "integers below high, a tensor").effect(Effect::Random),
     op!(Opaque "aten.randperm.default", "a random permutation").effect(Effect::Random),
     op!(Opaque "aten.randperm.generator", "a random permutation").effect(Effect::Random),
     op!(Opaque "aten.uniform.default", "uniform in from..to").effect(Effect::Random),
