@@ -83,6 +83,10 @@ test-python: $(WHEEL_STAMP) ## the Python tests
 	@echo "test: Python tests"
 	@$(PY) -m pytest tests/python -q --durations=5 $(PYTEST)
 
+.PHONY: opinfo
+opinfo: $(WHEEL_STAMP) ## PyTorch's operator samples against eager, about 40 minutes; OPINFO='--ops GLOB --sample 1/20 …' for parts
+	@$(PY) tests/opinfo/sweep.py $(OPINFO)
+
 .PHONY: lint
 lint: $(ENV_STAMP) ## formatting and lints of Rust, Python and shell; changes nothing
 	@echo "lint: rustfmt"

@@ -47,6 +47,8 @@ DTYPES = {
 }
 DEVICES = ("cpu", "cuda", "npu", "meta")
 INT_MAX = 2**63 - 1
+#: Operators whose result's shape depends on data though no tag says so: tracing finds the shape of made-up data.
+_UNTAGGED = {torch.ops.aten._unique.default}
 #: Operators whose results PyTorch marks instead of computing them.
 _LAZY = {torch.ops.aten._neg_view.default, torch.ops.aten._efficientzerotensor.default}
 
@@ -392,6 +394,8 @@ class _Exporter:
             op = self.targets[target] = str(target)
         if target in _LAZY:
             raise _Inexpressible("a result that is negated or zero without data that says so")
+        if target in _UNTAGGED:
+            raise _Inexpressible("a result whose shape depends on data")
         if self.kind == "joint" and target._schema.is_mutable:
             tag = node.meta.get("partitioner_tag")
             if tag in ("is_backward", "must_be_in_backward"):

@@ -197,7 +197,10 @@ class _Values:
             if node is None:
                 raise InternalError(f"saved value {name} is not in the graph, and has no type")
             return node
-        return _NewValue(name, self._fake(ty))
+        plain = re.sub(r"\W", "_", name)  # names in a graph may hold dots
+        while plain in self.exported.values:
+            plain += "_"
+        return _NewValue(plain, self._fake(ty))
 
     def integer(self, text: str) -> fx.Node | _NewValue:
         node = self.exported.integers.get(text)

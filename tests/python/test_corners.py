@@ -308,3 +308,46 @@ def test_a_maximum_that_went_through_memory_is_found_again(dtype):
 
     i = torch.randint(0, 5, (5, 6, 7))
     agrees(f, torch.randn(5, 6, 7, dtype=dtype, requires_grad=True))
+
+
+# --- found by the OpInfo sweep ----------------------------------------------------------------
+
+
+def test_a_saved_value_whose_name_holds_a_dot():
+    """A view of an input that the forward writes to is saved as it was before, as `%v8.before`."""
+    channels = lambda: torch.rand(2) + 0.5  # noqa: E731
+    stats = channels(), channels()
+
+    def f(x, w, b, mean, var):
+        return torch.ops.aten._native_batch_norm_legit(x, w, b, mean, var, False, -1.0, 0.5)[0]
+
+    agrees(f, leaf(3, 2, 3, 4), leaf(2), leaf(2), *stats)
+    assert [r.compiled for r in permalloy.records() if r.kind == "joint"][-1:] == [True]
+
+
+def test_complex_values_are_copied_by_pytorch():
+    agrees(lambda x: torch.fft.fft(x).clone().abs(), leaf(3, 8))
+    agrees(lambda x: torch.fft.rfft(x), torch.randn(3, 8))
+
+
+def test_a_shape_that_depends_on_data_though_no_tag_says_so():
+    """Tracing `_unique` finds the shape of made-up data; the graph is PyTorch's."""
+    f = lambda x: torch.ops.aten._unique(x)[0].sum()  # noqa: E731
+    x = torch.tensor([3, 1, 3, 7])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", permalloy.FallbackWarning)
+        assert torch.compile(f, backend="permalloy", fullgraph=True)(x) == 11
+    assert "depends on data" in permalloy.records()[-1].reason
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu"])
+def test_slopes_keep_their_last_places_where_tanh_is_near_one(name):
+    """1 - t² was computed as written, which cancels."""
+    f = torch.tanh if name == "tanh" else lambda x: torch.nn.functional.gelu(x, approximate="tanh")
+    agrees(f, torch.linspace(-4, 4, 4001).requires_grad_())
+
+
+def test_indices_of_a_bag_that_are_no_row():
+    """The kernels of embedding_bag want dense indices; the copy that the trace asks for was elided."""
+    index, offsets = torch.tensor([0, 9, 2, 9, 1, 9, 2, 9])[::2], torch.tensor([0, 2])
+    agrees(lambda w, i, o: torch.nn.functional.embedding_bag(i, w, o), leaf(4, 3), index, offsets)

@@ -443,7 +443,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Brings a native result into the promised layout; None when it was copied into memory that the buffer has already.
+    /// Brings a native result into the promised dtype and layout, which PyTorch's shape functions get wrong for a few
+    /// operators; None when it was copied into memory that the buffer has already.
     fn adopt(
         &self,
         b: u32,
@@ -451,7 +452,7 @@ impl<'a> Run<'a> {
         spec: &TensorSpec,
         operands: &[&TensorHandle],
     ) -> Result<Option<TensorHandle>, String> {
-        if result.dtype() != Some(spec.dtype) || result.shape() != spec.shape {
+        if result.dtype().is_none() || result.shape() != spec.shape {
             let (dtype, shape) = (result.dtype(), result.shape());
             return Err(format!("returned {dtype:?} {shape:?}, the graph says {:?} {:?}", spec.dtype, spec.shape));
         }
@@ -465,7 +466,9 @@ impl<'a> Run<'a> {
             }
             _ => return self.tensor(b)?.copy_from(&result).map(|()| None),
         }
-        let fits = result.is_plain_cpu() && same_layout(&spec.shape, result.strides(), &spec.strides);
+        let fits = result.is_plain_cpu()
+            && result.dtype() == Some(spec.dtype)
+            && same_layout(&spec.shape, result.strides(), &spec.strides);
         if fits && !operands.iter().any(|o| overlap(o, &result)) {
             return Ok(Some(result));
         }

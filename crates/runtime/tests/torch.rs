@@ -391,6 +391,15 @@ fn results_that_alias_operands_are_copied_and_layouts_are_as_promised() {
     assert_eq!((tensor(&out[0]).strides(), read::<f32>(&out[0])), (&[2i64, 1][..], vec![1.0, 3.0, 2.0, 4.0]));
 }
 
+/// As `_batch_norm_with_update` in bf16, whose statistics PyTorch's shape function promises in f32.
+#[test]
+fn a_result_of_another_dtype_is_brought_into_the_promised_one() {
+    let Some((p, _lock)) = provider() else { return };
+    let e = one_op(&p, "aten.t.default", &[(F, &[2, 2])], |i| i.to_vec(), vec![], &[Some((DType::F64, &[2, 2]))]);
+    let out = e.unwrap().run(vec![make(&p, F, &[2, 2], &[1.0f32, 2.0, 3.0, 4.5])]).unwrap();
+    assert_eq!(read::<f64>(&out[0]), [1.0, 3.0, 2.0, 4.5]);
+}
+
 #[test]
 fn a_mutating_operator_reaches_the_callers_tensor() {
     let Some((p, _lock)) = provider() else { return };

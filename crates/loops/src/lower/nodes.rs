@@ -9,7 +9,7 @@ impl<'g> Lowering<'g> {
         let Some(prim) = node.prim() else {
             return match (node.op.external(), node.operand(0), node.result()) {
                 (Some("aten.copy_.default"), ..) => self.copy_back(node),
-                (Some("aten.clone.default"), Some(x), Some(result)) => {
+                (Some("aten.clone.default"), Some(x), Some(result)) if self.infos[x.0 as usize].dtype.is_computed() => {
                     let (x, result) = (x.0 as usize, result.0 as usize);
                     self.compute(WorkKind::Copy, self.infos[result].shape.clone(), vec![x], result, node)
                 }

@@ -74,7 +74,7 @@ fn sigmoid_backward(c: &mut Call<'_, '_>) -> RuleResult {
 
 /// dx = g·(1 − y²)
 fn tanh_backward(c: &mut Call<'_, '_>) -> RuleResult {
-    pointwise(c, [GRAD, Y], |[g, y]| g * (1.0 - y * y))
+    pointwise(c, [GRAD, Y], |[g, y]| g * rest_of_square(y))
 }
 
 /// √(2/π)
@@ -84,6 +84,11 @@ const GELU_CUBE: f64 = 0.044_715;
 /// `tanh(√(2/π)(x + 0.044715x³))`
 fn gelu_tanh<'f, 'g>(x: Expr<'f, 'g>) -> Expr<'f, 'g> {
     ((x + x * x * x * GELU_CUBE) * GELU_SCALE).tanh()
+}
+
+/// 1 − t² as (1 − t)·(1 + t), which keeps its last places where t is near 1.
+fn rest_of_square<'f, 'g>(t: Expr<'f, 'g>) -> Expr<'f, 'g> {
+    (1.0 - t) * (t + 1.0)
 }
 
 /// y = x·Φ(x), Φ(x) = (1 + erf(x/√2))/2 or its tanh form
@@ -103,7 +108,7 @@ fn gelu_backward(c: &mut Call<'_, '_>) -> RuleResult {
         if tanh {
             let t = gelu_tanh(x);
             let slope = (x * x * (3.0 * GELU_CUBE) + 1.0) * GELU_SCALE;
-            return g * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope);
+            return g * ((t + 1.0) * 0.5 + x * 0.5 * rest_of_square(t) * slope);
         }
         let cdf = ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
         let pdf = (x * x * -0.5).exp() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5);
@@ -123,7 +128,7 @@ fn silu_backward(c: &mut Call<'_, '_>) -> RuleResult {
 fn mish_backward(c: &mut Call<'_, '_>) -> RuleResult {
     pointwise(c, [GRAD, X], |[g, x]| {
         let t = x.exp().log1p().tanh();
-        g * (t + x * x.sigmoid() * (1.0 - t * t))
+        g * (t + x * x.sigmoid() * rest_of_square(t))
     })
 }
 

@@ -77,6 +77,9 @@ fn copy(c: &mut Call<'_, '_>) -> RuleResult {
 fn fill(c: &mut Call<'_, '_>, value: ArgName) -> RuleResult {
     same_place(c)?;
     let out = c.result(0)?.clone();
+    if !out.dtype.is_computed() {
+        return Err(format!("{} has no arithmetic here", out.dtype).into());
+    }
     operand(c, value, out.dtype, &out.shape).map(|v| vec![Some(v)])
 }
 

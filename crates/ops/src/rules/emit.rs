@@ -123,6 +123,9 @@ pub(super) fn concat(c: &mut Call<'_, '_>, parts: &[ValueId], dim: usize) -> Res
 
 /// Every element is `value`, an integer, a float or a bool, possibly symbolic.
 pub(super) fn full(c: &mut Call<'_, '_>, value: &Arg, shape: &[Dim], dtype: DType) -> Result<ValueId, Decline> {
+    if !dtype.is_computed() {
+        return Err(format!("no prims for dtype {dtype}").into());
+    }
     let value = match (value, dtype) {
         (Arg::Int(d), _) if d.as_const().is_none() => {
             if dtype == DType::Bool {

@@ -110,39 +110,34 @@ impl Factor {
     }
 }
 
-/// The three roles of a matmul: batch sizes and the label set of each operand.
-struct Product {
-    /// Batch shape of the result.
-    batch: Vec<Dim>,
-    left: Factor,
-    right: Factor,
-}
-
-/// Labels `left·right`; `batch` is the broadcast of both batch shapes.
-fn product(c: &mut Call<'_, '_>, left: ValueId, right: ValueId) -> Result<Product, Decline> {
+/// Batch shape of `left·right`: the broadcast of both batch shapes.
+fn batch_of(c: &Call<'_, '_>, left: ValueId, right: ValueId) -> Result<Vec<Dim>, Decline> {
     let (ls, rs) = (c.b.shape(left), c.b.shape(right));
     if ls.is_empty() || rs.is_empty() {
         return Err("a 0-d operand".into());
     }
-    let batches = [ls[..ls.len().saturating_sub(2)].to_vec(), rs[..rs.len().saturating_sub(2)].to_vec()];
-    let batch = super::emit::broadcast(&batches)?;
-    let left = factor(c, left, &batch, [M, K], K)?;
-    let right = factor(c, right, &batch, [K, N], K)?;
-    Ok(Product { batch, left, right })
+    super::emit::broadcast(&[ls[..ls.len().saturating_sub(2)].to_vec(), rs[..rs.len().saturating_sub(2)].to_vec()])
 }
 
-/// Drops the batch dims that `x` broadcasts over. A vector gets `only` as its one label.
-fn factor(c: &mut Call<'_, '_>, x: ValueId, batch: &[Dim], matrix: [Label; 2], only: Label) -> Result<Factor, Decline> {
-    let shape = c.b.shape(x);
+const LEFT: [Label; 2] = [M, K];
+const RIGHT: [Label; 2] = [K, N];
+
+/// Labels of a left or right operand of this shape, without the batch dims that it broadcasts over. A vector has `K` alone.
+fn labels_of(shape: &[Dim], batch: &[Dim], matrix: [Label; 2]) -> Vec<Label> {
     if shape.len() == 1 {
-        return Ok(Factor { value: x, labels: vec![only] });
+        return vec![K];
     }
     let own = shape.len() - 2;
     let first = batch.len() - own;
-    let mut labels: Vec<Label> = (0..own).filter(|i| !shape[*i].is_const(1)).map(|i| first + i).collect();
-    labels.extend(matrix);
-    let mut kept: Vec<Dim> = shape[..own].iter().filter(|d| !d.is_const(1)).cloned().collect();
-    kept.extend_from_slice(&shape[own..]);
+    (0..own).filter(|i| !shape[*i].is_const(1)).map(|i| first + i).chain(matrix).collect()
+}
+
+/// The operand without the batch dims that it broadcasts over.
+fn factor(c: &mut Call<'_, '_>, x: ValueId, batch: &[Dim], matrix: [Label; 2]) -> Result<Factor, Decline> {
+    let shape = c.b.shape(x);
+    let labels = labels_of(&shape, batch, matrix);
+    let own = shape.len().saturating_sub(2);
+    let kept: Vec<Dim> = shape[..own].iter().filter(|d| !d.is_const(1)).chain(&shape[own..]).cloned().collect();
     let value = reshape(c, x, &kept)?;
     Ok(Factor { value, labels })
 }
@@ -178,10 +173,10 @@ fn outer(c: &mut Call<'_, '_>) -> RuleResult {
 fn matmul(c: &mut Call<'_, '_>, form: Form) -> RuleResult {
     let (left, right) = (operand(c, 0, "self")?, operand(c, 1, "other")?);
     let to = result_dtype(c, 0)?;
-    let p = product(c, left, right)?;
-    let mut labels: Vec<Label> = (0..p.batch.len()).filter(|l| p.left.has(*l) || p.right.has(*l)).collect();
-    labels.extend([M, N].into_iter().filter(|l| p.left.has(*l) || p.right.has(*l)));
-    let y = contract(c, p.left, p.right, &labels, to, form)?;
+    let batch = batch_of(c, left, right)?;
+    let (left, right) = (factor(c, left, &batch, LEFT)?, factor(c, right, &batch, RIGHT)?);
+    let labels: Vec<Label> = (0..batch.len()).chain([M, N]).filter(|l| left.has(*l) || right.has(*l)).collect();
+    let y = contract(c, left, right, &labels, to, form)?;
     one(c, y)
 }
 
@@ -216,13 +211,17 @@ fn gradient(
     of: usize,
     form: Form,
 ) -> Result<ValueId, Decline> {
-    let p = product(c, left, right)?;
-    let (target, other) = if of == 0 { (p.left, p.right) } else { (p.right, p.left) };
+    let batch = batch_of(c, left, right)?;
+    let (target, other) = if of == 0 {
+        (labels_of(&c.b.shape(left), &batch, LEFT), factor(c, right, &batch, RIGHT)?)
+    } else {
+        (labels_of(&c.b.shape(right), &batch, RIGHT), factor(c, left, &batch, LEFT)?)
+    };
     let other = without_expanded(c, other)?;
     // grad carries every batch dim of the result, and M and N unless a vector took its place.
     let shape = c.b.shape(grad);
-    let mut labels: Vec<Label> = (0..p.batch.len()).collect();
-    labels.extend([M, N].into_iter().filter(|l| target.has(*l) || other.has(*l)));
+    let mut labels: Vec<Label> = (0..batch.len()).collect();
+    labels.extend([M, N].into_iter().filter(|l| target.contains(l) || other.has(*l)));
     if labels.len() != shape.len() {
         return Err("the gradient's rank is not that of the product".into());
     }
@@ -233,7 +232,7 @@ fn gradient(
     let to = c.b.dtype(value).promote(c.b.dtype(other.value));
     // The order of the factors is that of the textbook: grad·otherᵀ and selfᵀ·grad.
     let (a, b) = if of == 0 { (grad, other) } else { (other, grad) };
-    contract(c, a, b, &target.labels, to, form)
+    contract(c, a, b, &target, to, form)
 }
 
 /// `out[labels] = Σ over labels that only the factors carry: a · b`, both cast to `dtype`.
