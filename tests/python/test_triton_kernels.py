@@ -105,6 +105,12 @@ def concatenated(x, y):
     return torch.cat([x, y * 2], 1), torch.stack([x, x + 1], -1)
 
 
+def batch_norm(x, w, b, g):
+    x, w, b = leaves(x, w, b)
+    y = F.relu(F.batch_norm(x, None, None, w, b, training=True))
+    return y, *torch.autograd.grad(y, (x, w, b), g)
+
+
 CASES = [
     (bias_gelu, [rand(31, 50), rand(50)]),
     (bias_gelu, [rand(64, 64), rand(64)]),
@@ -125,6 +131,7 @@ CASES = [
     (sums, [rand(3000, 90).abs()]),
     (sums_of_middle, [rand(5, 30, 7)]),
     (concatenated, [rand(4, 5), rand(4, 5)]),
+    (batch_norm, [rand(5, 3, 70, 65), rand(3), rand(3), rand(5, 3, 70, 65)]),
 ]
 
 

@@ -127,6 +127,8 @@ impl Device {
 
     /// How far fusion may go for this device.
     pub fn limits(&self) -> Limits {
-        Limits { operands: self.max_loads, ..Limits::CPU }
+        // An Ascend program walks tiles of several rows, and a second launch costs more there.
+        let many_rows = if self.family == Family::Cuda { i64::from(self.cores * self.waves) } else { 0 };
+        Limits { operands: self.max_loads, many_rows, recompute: true, ..Limits::CPU }
     }
 }

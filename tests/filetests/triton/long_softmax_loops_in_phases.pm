@@ -2,8 +2,8 @@
 // run: verify | route | simplify | triton
 // target: cuda-sm90
 graph "softmax" inference {
-  input %x: f32[64, 50257] strides=[50257, 1]
-  %y: f32[64, 50257] = aten._softmax.default(%x, 1, false)
+  input %x: f32[4096, 50257] strides=[50257, 1]
+  %y: f32[4096, 50257] = aten._softmax.default(%x, 1, false)
   output %y
 }
 // expect:
@@ -13,7 +13,7 @@ graph "softmax" inference {
 // #   prim.exp
 // #   prim.sum
 // #   prim.div
-// # x < 64: blocks of 1, one a program
+// # x < 4096: blocks of 1, one a program
 // # r < 50257: blocks of 2048, in a loop
 // import triton
 // import triton.language as tl
@@ -76,5 +76,5 @@ graph "softmax" inference {
 //         exp_3_2 = exp(sub_2_2)
 //         div_5 = tl.div_rn(exp_3_2, sum_4)
 //         tl.store(y_ptr + (50257 * ix + ir), div_5, mask=ir_in)
-// # launch 64 programs, 4 warps: x_ptr=%x, y_ptr=%y aligned, X_BLOCK=1, R_BLOCK=2048
+// # launch 4096 programs, 4 warps: x_ptr=%x, y_ptr=%y aligned, X_BLOCK=1, R_BLOCK=2048
 //

@@ -4,6 +4,7 @@
 //! of its operands, latest first, whether it fits their iteration space without making a cycle; then groups that already
 //! read one of its operands; else it opens a group. What a group makes and others read is stored once, row-major.
 
+mod again;
 mod emit;
 mod empty;
 mod inputs;
@@ -37,10 +38,16 @@ pub struct Limits {
     pub operands: usize,
     /// Largest full reduction (in elements, by hint) that is done by one task so that its result can be used in the kernel.
     pub single_task_reduction: i64,
+    /// Rows enough to keep the device busy (0: any number). Longer rows than `single_task_reduction` are divided among tasks
+    /// where there are fewer, so that what is reduced of them cannot be used in the same kernel.
+    pub many_rows: i64,
+    /// A cheap value is computed once more rather than stored for another kernel.
+    pub recompute: bool,
 }
 
 impl Limits {
-    pub const CPU: Limits = Limits { ops: 160, operands: 48, single_task_reduction: 16 * 1024 };
+    pub const CPU: Limits =
+        Limits { ops: 160, operands: 48, single_task_reduction: 16 * 1024, many_rows: 0, recompute: false };
 }
 
 /// How to lower.
@@ -232,6 +239,8 @@ struct Lowering<'g> {
     kept: BTreeMap<Val, Val>,
     /// Dense copies of values, for native operators.
     strided: BTreeMap<Val, Val>,
+    /// The latest copy of a value that is computed once more.
+    copies: BTreeMap<Val, Val>,
     /// Values that stand for an input's new contents.
     new_contents: BTreeSet<Val>,
     position: u32,
@@ -256,6 +265,7 @@ impl<'g> Lowering<'g> {
             kept: BTreeMap::new(),
             new_contents: BTreeSet::new(),
             strided: BTreeMap::new(),
+            copies: BTreeMap::new(),
             position: 0,
         };
         for (i, v) in graph.values() {

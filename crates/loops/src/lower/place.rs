@@ -16,6 +16,7 @@ impl<'g> Lowering<'g> {
             return self.place_empty(&work);
         }
         self.over_dense_bases(&mut work)?;
+        self.beside_copies(&mut work);
         let work = Rc::new(work);
         let mut homes: Vec<UnitId> = Vec::new();
         let mut siblings: Vec<UnitId> = Vec::new();
@@ -39,12 +40,33 @@ impl<'g> Lowering<'g> {
         homes.sort_unstable_by(|a, b| b.cmp(a));
         siblings.sort_unstable_by(|a, b| b.cmp(a));
         siblings.retain(|s| !homes.contains(s));
-        if homes.into_iter().any(|u| self.try_join(u, &work))
-            || siblings.into_iter().any(|u| self.try_join_sibling(u, &work))
-        {
+        if homes.into_iter().any(|u| self.try_join(u, &work)) {
+            return Ok(());
+        }
+        if let Some(again) = self.with_operands_again(&work)? {
+            return self.place_with_copies(Rc::new(again));
+        }
+        if siblings.into_iter().any(|u| self.try_join_sibling(u, &work)) {
             return Ok(());
         }
         self.place_alone(&work)
+    }
+
+    /// Puts a node beside the copies of its operands.
+    fn place_with_copies(&mut self, work: Rc<Work>) -> Result<(), String> {
+        let mut homes: Vec<UnitId> = Vec::new();
+        for x in &work.operands {
+            if let Some(Home::Group { unit, .. }) = self.infos[self.infos[*x].base].home
+                && !homes.contains(&unit)
+            {
+                homes.push(unit);
+            }
+        }
+        if homes.len() > 1 && self.try_merging(&homes, &work) {
+            return Ok(());
+        }
+        homes.sort_unstable_by(|a, b| b.cmp(a));
+        if homes.into_iter().any(|u| self.try_join(u, &work)) { Ok(()) } else { self.place_alone(&work) }
     }
 
     /// Puts a node into a group of its own.
@@ -402,10 +424,19 @@ impl<'g> Lowering<'g> {
         let rows = g.rows.as_ref().map(|r| sorted(domain.resolve(r)));
         let in_order = |s: &[AxisId]| all.iter().copied().filter(|a| s.contains(a)).collect::<Vec<_>>();
         let made = |over, cols: &[AxisId], rows: Option<&[AxisId]>| {
-            Some(Reduction { over, cols: in_order(cols), rows: rows.map(in_order) })
+            Some(Reduction { over, cols: in_order(cols), rows: rows.map(in_order), divided: false })
+        };
+        // Columns only.
+        let plain = |cols: &[AxisId]| {
+            let folded = self.elements(cols.iter().map(|a| domain.size(*a)));
+            let limits = self.options.limits;
+            let rows = self.elements(space.iter()) / folded.max(1);
+            let divided = folded > limits.single_task_reduction && rows < limits.many_rows;
+            made(Over::Cols, cols, None).map(|r| Reduction { divided, ..r })
         };
         let single_dim_arg = matches!(op, PrimOp::Argmax | PrimOp::Argmin);
         match (&cols, &rows) {
+            (Some(c), None) if *c == set => plain(c),
             (Some(c), r) if *c == set => made(Over::Cols, c, r.as_deref()),
             (Some(c), _) if single_dim_arg => {
                 let _ = c;
@@ -434,7 +465,7 @@ impl<'g> Lowering<'g> {
                     return made(Over::All, r, Some(c));
                 }
                 if set.contains(&last) {
-                    return made(Over::Cols, &set, None);
+                    return plain(&set);
                 }
                 // Columns: what is kept inside of the outermost folded axis.
                 let first = all.iter().position(|a| set.contains(a))?;
@@ -448,7 +479,7 @@ impl<'g> Lowering<'g> {
         let mut after_nest = false;
         let (kind, axes) = match (&work.kind, fit.reduce) {
             (WorkKind::Reduce(op, folded), Some(r)) => {
-                after_nest = r.over != Over::Cols;
+                after_nest = r.over != Over::Cols || r.divided;
                 let Unit::Group(g) = &mut self.bodies[unit] else { return };
                 g.cols = Some(r.cols);
                 g.rows = r.rows.or(g.rows.take());
@@ -558,4 +589,6 @@ struct Reduction {
     over: Over,
     cols: Vec<AxisId>,
     rows: Option<Vec<AxisId>>,
+    /// Tasks share a row, so the result exists after the nest.
+    divided: bool,
 }
