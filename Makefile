@@ -87,6 +87,17 @@ test-python: $(WHEEL_STAMP) ## the Python tests
 opinfo: $(WHEEL_STAMP) ## PyTorch's operator samples against eager, about 40 minutes; OPINFO='--ops GLOB --sample 1/20 …' for parts
 	@$(PY) tests/opinfo/sweep.py $(OPINFO)
 
+# Seeds and time: make fuzz FUZZ='--seconds 600 --from 100000' FUZZ_GRAPHS=5000
+FUZZ := --count 20000
+FUZZ_GRAPHS := 20000
+
+.PHONY: fuzz
+fuzz: $(WHEEL_STAMP) ## 20,000 random graphs against the interpreter and as many random programs against eager, in half an hour
+	@echo "fuzz: random graphs (Rust)"
+	@PERMALLOY_FUZZ_SEEDS=$(FUZZ_GRAPHS) cargo test -p permalloy-cli --test random --quiet -- --nocapture
+	@echo "fuzz: random programs (Python)"
+	@cd tests/python && $(PY) -m fuzz $(FUZZ)
+
 .PHONY: lint
 lint: $(ENV_STAMP) ## formatting and lints of Rust, Python and shell; changes nothing
 	@echo "lint: rustfmt"
