@@ -51,6 +51,7 @@ mod copy;
 mod error;
 mod exec;
 mod fold;
+mod group;
 pub mod isa;
 mod jit;
 mod layout;
@@ -64,6 +65,7 @@ mod scatter;
 mod worker_memory;
 
 pub use error::{CompileError, RunError};
+pub use group::{CompiledGroup, compile_group};
 pub use pool::{ParallelFor, Serial, Threads};
 pub use run::{CompiledKernel, compile_kernel};
 pub use scatter::{CompiledScatter, compile_scatter};

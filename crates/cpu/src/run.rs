@@ -302,6 +302,30 @@ impl CompiledKernel {
         })
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn used(&self) -> &[Used] {
+        &self.used
+    }
+
+    /// What runs on memory that was checked.
+    pub(crate) fn program_for(&self, memory: &[*mut u8]) -> &Program {
+        if !self.is_shared(memory) {
+            return &self.exclusive;
+        }
+        // It compiled without sharing, and nothing that can fail depends on that.
+        self.shared.get_or_init(|| {
+            let shared = compile(&self.concrete, &self.layout, self.row_axes, false);
+            let mut shared = shared.unwrap_or_else(|_| self.exclusive.clone());
+            if let Some(width) = Width::of(self.level) {
+                fuse(&mut shared, &self.layout, width, false, false);
+            }
+            shared
+        })
+    }
+
     /// Runs the kernel.
     ///
     /// # Safety
@@ -311,18 +335,7 @@ impl CompiledKernel {
     /// `scratch` has [`CompiledKernel::scratch_bytes`] bytes, aligned to 64.
     pub unsafe fn run(&self, memory: &[*mut u8], scratch: *mut u8, pool: &dyn ParallelFor) -> Result<(), RunError> {
         check_memory(&self.name, &self.used, memory)?;
-        let program = match self.is_shared(memory) {
-            false => &self.exclusive,
-            // It compiled without sharing, and nothing that can fail depends on that.
-            true => self.shared.get_or_init(|| {
-                let shared = compile(&self.concrete, &self.layout, self.row_axes, false);
-                let mut shared = shared.unwrap_or_else(|_| self.exclusive.clone());
-                if let Some(width) = Width::of(self.level) {
-                    fuse(&mut shared, &self.layout, width, false, false);
-                }
-                shared
-            }),
-        };
+        let program = self.program_for(memory);
         let fault: Fault = Mutex::new(None);
         let tasks = self.tasks();
         let shared = Shared((memory, scratch));
@@ -392,7 +405,18 @@ impl CompiledKernel {
         (first, (first + self.cut.cols_per_range).min(self.layout.cols.total))
     }
 
-    unsafe fn task(&self, program: &Program, memory: &[*mut u8], scratch: *mut u8, task: usize, fault: &Fault) {
+    /// One of the kernel's tasks.
+    ///
+    /// # Safety
+    /// As for [`CompiledKernel::run`], for this task's part of the nest; `program` is of [`CompiledKernel::program_for`].
+    pub(crate) unsafe fn task(
+        &self,
+        program: &Program,
+        memory: &[*mut u8],
+        scratch: *mut u8,
+        task: usize,
+        fault: &Fault,
+    ) {
         let cut = &self.cut;
         let (rest, range) = (task / cut.ranges, task % cut.ranges);
         let (group, split) = (rest / cut.splits, rest % cut.splits);

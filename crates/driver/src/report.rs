@@ -2,7 +2,7 @@
 
 use crate::{Error, Options, compile_graph, compile_joint};
 use permalloy_ir::{Graph, GraphKind};
-use permalloy_loops::kernel::{BufferId, Program, Step};
+use permalloy_loops::kernel::{BufferId, Kernel, Program, Step};
 use permalloy_passes::{Record, Timing};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -162,6 +162,12 @@ fn step_row(p: &Program, s: &Step) -> (String, i64, i64, String) {
             let axes: Vec<String> = k.axes.iter().map(|a| format!("{}{:?}", a.size, a.role)).collect();
             let what = format!("[{}] {} operations: {}", axes.join(" "), k.fused.len(), fused.join(" "));
             (k.name.clone(), bytes(&k.reads()), bytes(&k.writes()), what)
+        }
+        Step::Group(g) => {
+            let total = |of: fn(&Kernel) -> Vec<BufferId>| g.kernels.iter().map(|k| bytes(&of(k))).sum();
+            let operations: usize = g.kernels.iter().map(|k| k.fused.len()).sum();
+            let what = format!("{} kernels in one launch, {operations} operations", g.kernels.len());
+            (g.name.clone(), total(Kernel::reads), total(Kernel::writes), what)
         }
         Step::Scatter(s) => {
             (s.name.clone(), bytes(&[s.src.0, s.index.0]), bytes(&[s.out.0]), "scatter with summation".to_string())

@@ -147,7 +147,8 @@ pub enum OpKind {
 pub struct KernelOp {
     pub kind: OpKind,
     /// Dtype of the result as the graph has it. bf16 and f16 are held in f32 and need not be rounded before a store or
-    /// a cast (lowering puts one before comparisons); integers narrower than the engine's wrap to their width after each operation. For a `Store`, the stored dtype.
+    /// a cast (lowering puts one before comparisons); integers narrower than the engine's wrap to their width after each
+    /// operation. For a `Store`, the stored dtype.
     pub dtype: DType,
 }
 
@@ -165,6 +166,13 @@ pub struct Kernel {
     pub axes: Vec<Axis>,
     pub ops: Vec<KernelOp>,
     pub fused: Vec<Fused>,
+}
+
+/// Pointwise kernels, none of which touches what another one writes: one launch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    pub name: String,
+    pub kernels: Vec<Kernel>,
 }
 
 /// Scatter with summation: `out` is zeroed, then for every point of `axes`
@@ -223,6 +231,7 @@ pub struct NativeCall {
 #[allow(clippy::large_enum_variant, reason = "a program holds few steps, each once")]
 pub enum Step {
     Kernel(Kernel),
+    Group(Group),
     Scatter(Scatter),
     Native(NativeCall),
 }

@@ -1,7 +1,8 @@
 //! Prints a whole program, for people and for tests; a kernel's own text is in `kernel.rs`.
 
 use crate::kernel::{
-    Buffer, BufferKind, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter, Step, TensorRef,
+    Buffer, BufferKind, Group, Kernel, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter, Step,
+    TensorRef,
 };
 use permalloy_ir::{Dim, GraphKind, Role, contiguous_strides, float_text, quote, shape_text};
 use std::fmt::{self, Display, Formatter};
@@ -31,6 +32,7 @@ impl Display for Program {
         for s in &self.steps {
             let text = match s {
                 Step::Kernel(k) => k.to_string(),
+                Step::Group(g) => g.to_string(),
                 Step::Scatter(s) => s.to_string(),
                 Step::Native(n) => n.to_string(),
             };
@@ -64,6 +66,16 @@ impl Display for Buffer {
             BufferKind::Native => "native",
         };
         write!(f, " {kind} %{}", self.name)
+    }
+}
+
+impl Display for Group {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "group {} {{", self.name)?;
+        for line in self.kernels.iter().map(Kernel::to_string).collect::<Vec<_>>().join("\n").lines() {
+            writeln!(f, "  {line}")?;
+        }
+        f.write_str("}")
     }
 }
 

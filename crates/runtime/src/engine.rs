@@ -2,9 +2,9 @@
 
 use crate::parallel::ParallelFor;
 use permalloy_cpu::isa::IsaLevel;
-use permalloy_cpu::{CompiledKernel, CompiledScatter};
+use permalloy_cpu::{CompiledGroup, CompiledKernel, CompiledScatter};
 use permalloy_ir::SymbolValues;
-use permalloy_loops::kernel::{Kernel, Program, Scatter};
+use permalloy_loops::kernel::{Group, Kernel, Program, Scatter};
 use std::sync::Arc;
 
 /// Makes kernels ready for concrete sizes.
@@ -15,6 +15,12 @@ pub trait Engine: Send + Sync {
         kernel: &Kernel,
         symbols: &SymbolValues,
     ) -> Result<Box<dyn CompiledStep>, String>;
+
+    /// Kernels that run together. An engine that has nothing better runs them one after the other.
+    fn group(&self, program: &Program, group: &Group, symbols: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
+        let kernels = group.kernels.iter().map(|k| self.kernel(program, k, symbols)).collect::<Result<_, _>>()?;
+        Ok(Box::new(InTurn(kernels)))
+    }
 
     fn scatter(
         &self,
@@ -55,9 +61,22 @@ pub trait CompiledStep: Send + Sync {
     /// # Safety
     /// `buffers` gives, by buffer id, the address of the first element of each buffer that the kernel touches, valid for
     /// its extent. A buffer that is written shares memory with no other one, except that a buffer it reads may lie at the
-    /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two. `scratch` has
+    /// same place when [`in_place_pairs`](crate::plan::in_place_pairs) names the two (of a group: `in_place_pairs_of`). `scratch` has
     /// [`scratch_bytes`](Self::scratch_bytes) bytes, aligned to 64.
     unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError>;
+}
+
+struct InTurn(Vec<Box<dyn CompiledStep>>);
+
+impl CompiledStep for InTurn {
+    fn scratch_bytes(&self) -> usize {
+        self.0.iter().map(|k| k.scratch_bytes()).max().unwrap_or(0)
+    }
+
+    unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
+        // SAFETY: the caller's promise holds for each kernel.
+        self.0.iter().try_for_each(|k| unsafe { k.run(buffers, scratch, parallel) })
+    }
 }
 
 /// The CPU's tile engine.
@@ -95,6 +114,11 @@ impl Engine for TileEngine {
         Ok(Box::new(compiled.map_err(|e| e.to_string())?))
     }
 
+    fn group(&self, program: &Program, group: &Group, symbols: &SymbolValues) -> Result<Box<dyn CompiledStep>, String> {
+        let compiled = permalloy_cpu::compile_group(&group.kernels, &program.buffers, symbols, self.level);
+        Ok(Box::new(compiled.map_err(|e| e.to_string())?))
+    }
+
     fn scatter(
         &self,
         program: &Program,
@@ -114,6 +138,13 @@ impl CompiledStep for CompiledKernel {
     unsafe fn run(&self, buffers: &[*mut u8], scratch: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
         // SAFETY: the caller's promise is the engine's contract.
         unsafe { CompiledKernel::run(self, buffers, scratch, parallel) }.map_err(StepError::from)
+    }
+}
+
+impl CompiledStep for CompiledGroup {
+    unsafe fn run(&self, buffers: &[*mut u8], _: *mut u8, parallel: &dyn ParallelFor) -> Result<(), StepError> {
+        // SAFETY: the caller's promise is the engine's contract.
+        unsafe { CompiledGroup::run(self, buffers, parallel) }.map_err(StepError::from)
     }
 }
 

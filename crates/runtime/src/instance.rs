@@ -7,9 +7,10 @@ use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, Resolved
 use crate::tensor::{TensorHandle, extent};
 use permalloy_ir::{Dim, PrimKind, PrimOp, SymbolValues};
 use permalloy_loops::kernel::{
-    BufferId, BufferKind, Fused, Kernel, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter, Step,
-    TensorRef,
+    BufferId, BufferKind, Fused, Group, Kernel, NativeArg, NativeCall, Program, ProgramInput, ProgramOutput, Scatter,
+    Step, TensorRef,
 };
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 /// See the module's comment.
@@ -168,6 +169,7 @@ impl Instance {
             };
             prepared.push(match step {
                 Step::Kernel(k) => kernel(engine.kernel(program, k, symbols), &k.name, &k.fused)?,
+                Step::Group(g) => kernel(engine.group(program, g, symbols), &g.name, &fused_in(g))?,
                 Step::Scatter(k) => kernel(engine.scatter(program, k, symbols), &k.name, &k.fused)?,
                 Step::Native(c) => {
                     let (resolved, refs) = resolve(c, &buffers, &eval)?;
@@ -225,6 +227,11 @@ impl Instance {
                     let Prepared::Kernel(compiled) = p else { continue };
                     let indexing: Vec<Fused> = fused.iter().filter(|f| indexes(f)).cloned().collect();
                     let (name, fused, indexing) = (name.clone(), fused_names(fused), fused_names(&indexing));
+                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused, indexing }
+                }
+                (Step::Group(g), p) => {
+                    let Prepared::Kernel(compiled) = p else { continue };
+                    let (name, fused, indexing) = (g.name.clone(), fused_names(&fused_in(g)), String::new());
                     StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused, indexing }
                 }
                 (Step::Native(c), p) => {
@@ -356,6 +363,12 @@ fn native_error(c: &NativeCall, what: String) -> RunError {
 
 fn indexes(f: &Fused) -> bool {
     f.op.parse::<PrimOp>().is_ok_and(|p| p.kind() == PrimKind::Index)
+}
+
+/// The operators of a group's kernels, each once.
+fn fused_in(g: &Group) -> Vec<Fused> {
+    let mut seen = HashSet::new();
+    g.kernels.iter().flat_map(|k| &k.fused).filter(|f| seen.insert((&f.op, &f.loc))).cloned().collect()
 }
 
 pub fn fused_names(fused: &[Fused]) -> String {

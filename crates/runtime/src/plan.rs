@@ -2,7 +2,9 @@
 
 use crate::arena::ALIGN;
 use crate::gaps::Gaps;
-use permalloy_loops::kernel::{Access, BufferId, Kernel, NativeArg, OpKind, Program, ProgramOutput, Step, TensorRef};
+use permalloy_loops::kernel::{
+    Access, BufferId, Group, Kernel, NativeArg, OpKind, Program, ProgramOutput, Step, TensorRef,
+};
 use std::collections::BTreeMap;
 
 /// First and last step that touches each buffer; None for one that no step touches.
@@ -45,6 +47,7 @@ impl Lifetimes {
 pub fn reads(step: &Step) -> Vec<BufferId> {
     match step {
         Step::Kernel(k) => k.reads(),
+        Step::Group(g) => g.kernels.iter().flat_map(Kernel::reads).collect(),
         Step::Scatter(s) => vec![s.src.0, s.index.0],
         Step::Native(c) => {
             let mut out = Vec::new();
@@ -60,6 +63,7 @@ pub fn reads(step: &Step) -> Vec<BufferId> {
 pub fn writes(step: &Step) -> Vec<BufferId> {
     match step {
         Step::Kernel(k) => k.writes(),
+        Step::Group(g) => g.kernels.iter().flat_map(Kernel::writes).collect(),
         Step::Scatter(s) => vec![s.out.0],
         Step::Native(c) => c.results.iter().flatten().copied().collect(),
     }
@@ -107,6 +111,13 @@ pub fn in_place_pairs(kernel: &Kernel) -> Vec<(BufferId, BufferId)> {
         pairs.extend(seen.iter().filter(|(_, s)| fits(s)).map(|(input, _)| (*out, *input)));
     }
     pairs
+}
+
+/// As [`in_place_pairs`], for a group: what several kernels read none of them may overwrite.
+pub fn in_place_pairs_of(group: &Group) -> Vec<(BufferId, BufferId)> {
+    let mut readers: BTreeMap<BufferId, usize> = BTreeMap::new();
+    group.kernels.iter().flat_map(Kernel::reads).for_each(|b| *readers.entry(b).or_default() += 1);
+    group.kernels.iter().flat_map(in_place_pairs).filter(|(_, input)| readers.get(input) == Some(&1)).collect()
 }
 
 /// Offsets of the buffers that live in the arena, and its size.

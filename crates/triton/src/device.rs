@@ -129,6 +129,6 @@ impl Device {
     pub fn limits(&self) -> Limits {
         // An Ascend program walks tiles of several rows, and a second launch costs more there.
         let many_rows = if self.family == Family::Cuda { i64::from(self.cores * self.waves) } else { 0 };
-        Limits { operands: self.max_loads, many_rows, recompute: true, ..Limits::CPU }
+        Limits { operands: self.max_loads, many_rows, recompute: true, grouped: 1, ..Limits::CPU }
     }
 }

@@ -4,16 +4,18 @@ use crate::device::Device;
 use crate::launch::{ArgKind, Generated, KernelLaunch, Launch, Memory};
 use crate::{Options, generate, generate_scatter};
 use permalloy_ir::Dim;
-use permalloy_loops::kernel::{Buffer, BufferKind, Program, ProgramInput, ProgramOutput, Step, TensorRef};
+use permalloy_loops::kernel::{Buffer, BufferKind, Kernel, Program, ProgramInput, ProgramOutput, Step, TensorRef};
 use serde_json::{Value, json};
 
 /// Everything that running the program takes. Sizes are expressions in the text form of [`Dim`]. A step that has no Triton
 /// form is `{"unsupported": reason}`; a native call is `{"native": operator}`.
 pub fn program_json(p: &Program, device: &'static Device, options: &Options) -> Value {
+    let kernel = |k: &Kernel| made(generate(k, &p.buffers, &p.symbols, device, options));
     let step = |s: &Step| match s {
-        Step::Kernel(k) => made(generate(k, &p.buffers, &p.symbols, device, options)),
-        Step::Scatter(s) => made(generate_scatter(s, &p.buffers, &p.symbols, device, options)),
-        Step::Native(n) => json!({"native": &*n.op}),
+        Step::Kernel(k) => vec![kernel(k)],
+        Step::Group(g) => g.kernels.iter().map(kernel).collect(),
+        Step::Scatter(s) => vec![made(generate_scatter(s, &p.buffers, &p.symbols, device, options))],
+        Step::Native(n) => vec![json!({"native": &*n.op})],
     };
     json!({
         "name": &*p.name,
@@ -29,7 +31,7 @@ pub fn program_json(p: &Program, device: &'static Device, options: &Options) -> 
             ProgramOutput::Int(d) => json!({"int": d.to_string()}),
             ProgramOutput::None => Value::Null,
         }).collect::<Vec<_>>(),
-        "steps": p.steps.iter().map(step).collect::<Vec<_>>(),
+        "steps": p.steps.iter().flat_map(step).collect::<Vec<_>>(),
     })
 }
 

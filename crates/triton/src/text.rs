@@ -12,6 +12,11 @@ pub fn program_text(p: &Program, device: &'static Device, options: &Options) -> 
     for step in &p.steps {
         match step {
             Step::Kernel(k) => add(&mut out, p, generate(k, &p.buffers, &p.symbols, device, options)),
+            Step::Group(g) => {
+                for k in &g.kernels {
+                    add(&mut out, p, generate(k, &p.buffers, &p.symbols, device, options));
+                }
+            }
             Step::Scatter(s) => add(&mut out, p, generate_scatter(s, &p.buffers, &p.symbols, device, options)),
             // Writing to a string cannot fail.
             Step::Native(n) => {

@@ -13,8 +13,13 @@ pub fn joint(family: Family, nodes: usize) -> Graph {
     let mut graph = Graph::new("synthetic", GraphKind::Inference);
     // The backward has somewhat more nodes than the forward.
     let outputs = family(&mut graph, nodes * 2 / 5);
-    vjp::make_joint(&mut graph, &outputs);
+    finish(&mut graph, &outputs);
     graph
+}
+
+/// Appends the backward.
+pub fn finish(graph: &mut Graph, outputs: &[ValueId]) {
+    vjp::make_joint(graph, outputs);
 }
 
 fn dims(shape: &[i64]) -> Vec<Dim> {

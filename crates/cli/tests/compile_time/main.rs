@@ -5,11 +5,15 @@
 //! same work may take longer, since it misses the caches, and that only a clock shows. Times are of the thread's own work and
 //! the best of several runs of both sizes in turn, so that a busy machine changes little.
 
+mod adamw;
 mod families;
 
 use families::{Family, fibonacci, gru, joint, transformer, wide};
 use permalloy_alloc::{Allocated, Counting, Mimalloc, allocated};
-use permalloy_driver::{Options, compile_joint};
+use permalloy_cli::compare::compare;
+use permalloy_cli::execute::{Machine, load};
+use permalloy_driver::{Options, compile_graph, compile_joint, report};
+use permalloy_ir::{Graph, GraphKind};
 use permalloy_passes::Timing;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -119,4 +123,46 @@ fn deep_shared_graphs_compile_in_linear_time() {
 #[test]
 fn unrolled_recurrences_compile_in_linear_time() {
     grows_linearly("gru", gru);
+}
+
+#[test]
+fn an_optimizer_over_1354_parameters_is_a_few_launches() {
+    let text = adamw::adamw(1354);
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let start = Instant::now();
+    let before = worked(start);
+    let compiled = compile_graph(&text, &Options::default()).expect("a legal graph compiles");
+    let launches = compiled.program.steps.len();
+    let timing = format!("{:?}", compiled.timing.passes());
+    let exe = load(compiled.program, Machine::default()).expect("kernels compile");
+    let took = worked(start) - before;
+    println!("{launches} launches, {took:?}: {timing}");
+    assert!(launches <= 5, "{launches} launches");
+    assert!(took < Duration::from_secs(3), "{took:?}: {timing}");
+    assert_eq!(exe.program().steps.len(), launches);
+    let shown = report::explain(&adamw::adamw(40), &Options::default()).expect("a legal graph compiles");
+    assert!(shown.contains("2 fused kernels, 0 native calls") && shown.contains("kernels in one launch"), "{shown}");
+}
+
+#[test]
+fn an_optimizers_launches_compute_what_the_interpreter_does() {
+    for threads in [1, 3] {
+        let done = compare(&adamw::adamw(30), Machine { threads, ..Machine::default() }).expect("they agree");
+        // Each parameter with its two moments and its step.
+        assert!(done.elements > 30 * 4 && done.uncertain * 1000 < done.elements, "{done:?}");
+    }
+}
+
+#[test]
+fn a_shared_graph_of_depth_30_compiles_in_no_time() {
+    let mut graph = Graph::new("shared", GraphKind::Inference);
+    let outputs = fibonacci(&mut graph, 60);
+    families::finish(&mut graph, &outputs);
+    let start = Instant::now();
+    let before = worked(start);
+    let compiled = compile_joint(&graph.to_string(), &Options::default()).expect("a legal graph compiles");
+    let took = worked(start) - before;
+    // Inlined it would be a million operations.
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(compiled.forward.steps.len() <= 2, "{}", compiled.forward);
 }

@@ -25,6 +25,7 @@ impl<'g> Lowering<'g> {
                 Unit::Native(n) => steps.push(Step::Native(*n)),
             }
         }
+        let steps = horizontal::grouped(steps, &self.buffers, &self.hints, self.options.limits.grouped);
         Ok(Program {
             name: self.graph.name.clone(),
             kind: self.graph.kind,

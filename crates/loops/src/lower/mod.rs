@@ -7,6 +7,7 @@
 mod again;
 mod emit;
 mod empty;
+mod horizontal;
 mod inputs;
 mod layout;
 mod native;
@@ -43,11 +44,19 @@ pub struct Limits {
     pub many_rows: i64,
     /// A cheap value is computed once more rather than stored for another kernel.
     pub recompute: bool,
+    /// Kernels of one launch.
+    pub grouped: usize,
 }
 
 impl Limits {
-    pub const CPU: Limits =
-        Limits { ops: 160, operands: 48, single_task_reduction: 16 * 1024, many_rows: 0, recompute: false };
+    pub const CPU: Limits = Limits {
+        ops: 160,
+        operands: 48,
+        single_task_reduction: 16 * 1024,
+        many_rows: 0,
+        recompute: false,
+        grouped: 1 << 16,
+    };
 }
 
 /// How to lower.
