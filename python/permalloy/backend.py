@@ -79,6 +79,7 @@ class Options:
     rewrites: list[tuple[str, str]]
     deny: list[str]
     check: bool
+    check_kernels: bool
     emulate_eager_casts: bool
     pool_outputs: bool
 
@@ -88,7 +89,17 @@ class Options:
         patterns.check(c.routes, c.rewrites, c.deny)  # once more: they can be changed in place
         routes, rewrites = list(c.routes.items()), list(c.rewrites.items())
         deny = list(c.deny)
-        return cls("cpu", c.strict, routes, rewrites, deny, c.check, c.emulate_eager_casts, c.pool_outputs)
+        return cls(
+            target="cpu",
+            strict=c.strict,
+            routes=routes,
+            rewrites=rewrites,
+            deny=deny,
+            check=bool(c.check),
+            check_kernels=c.check == "kernels",
+            emulate_eager_casts=c.emulate_eager_casts,
+            pool_outputs=c.pool_outputs,
+        )
 
 
 class Session:
@@ -127,7 +138,9 @@ class Session:
         with _Timer(record, "compile"):
             compiled = _core.compile_joint(exported.text, self.options)
         record.decisions = json.loads(compiled.records)
-        joint_stubs = stubs.build(joint, exported, _Reporting(compiled, exported.text, self.options), num_fwd_outputs)
+        joint_stubs = stubs.build(
+            joint, exported, _Reporting(compiled, exported.text, self.options, record), num_fwd_outputs
+        )
         record.compiled = True
         return joint_stubs
 
@@ -154,7 +167,9 @@ class Session:
             compiled = _core.compile_graph(exported.text, self.options)
         record.decisions = json.loads(compiled.records())
         record.compiled = True
-        return stubs.with_trailing(_reporting(compiled, exported.text, self.options), list(exported.constants.values()))
+        return stubs.with_trailing(
+            _reporting(compiled, exported.text, self.options, record), list(exported.constants.values())
+        )
 
     # --- both
 
@@ -282,25 +297,38 @@ def _boxed(runs: stubs.Boxed) -> stubs.Boxed:
     return runs
 
 
-def _reporting(compiled: stubs.Boxed, text: str, options: Options) -> stubs.Boxed:
+def _reporting(compiled: Any, text: str, options: Options, record: Record) -> stubs.Boxed:
     """``compiled`` with a reproducer saved when a check fails while it runs."""
 
     def run(args: list[Any]) -> list[Any]:
         try:
-            return compiled(args)
+            results = compiled(args)
         except InternalError as e:
             raise InternalError(e.message, dump.reproducer(text, options, e.message)) from e
+        if options.check_kernels:
+            _compare_kernels(json.loads(compiled.kernel_checks()), record)
+        return results
 
     return run
+
+
+def _compare_kernels(found: list[dict[str, Any]], record: Record) -> None:
+    """Puts what was found into the record. A kernel that is wrong is a bug of ours."""
+    for check in found:
+        check["reproducer"] = dump.kernel(check["reproducer"]) if check["reproducer"] else None
+        book.add_kernel(record, check)
+    for check in found:
+        if check["wrong"]:
+            raise InternalError(f"kernel {check['kernel']}: {check['wrong']}", check["reproducer"])
 
 
 class _Reporting:
     """A compiled joint graph whose halves report."""
 
-    def __init__(self, joint: Any, text: str, options: Options) -> None:
+    def __init__(self, joint: Any, text: str, options: Options, record: Record) -> None:
         self.saved, self.saved_ints = joint.saved, joint.saved_ints
-        self.forward = _reporting(joint.forward, text, options)
-        self.backward = _reporting(joint.backward, text, options)
+        self.forward = _reporting(joint.forward, text, options, record)
+        self.backward = _reporting(joint.backward, text, options, record)
 
 
 class _Timer:

@@ -13,7 +13,8 @@ from typing import Any
 
 from . import patterns
 
-_CHOICES = {"partition": ("own", "torch")}
+_CHOICES = {"partition": ("own", "torch"), "check": (False, True, "kernels")}
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _PAIRS = {"routes": "OPERATOR=ROUTE", "rewrites": "REWRITE=on"}
 _CHECKED = ("routes", "rewrites", "deny")
 
@@ -29,7 +30,7 @@ class Config:
     routes: dict[str, str]
     rewrites: dict[str, str]
     deny: list[str]
-    check: bool = False
+    check: bool | str = False
     emulate_eager_casts: bool = False
     dump: str | None = None
     pool_outputs: bool = True
@@ -65,7 +66,7 @@ class Config:
         if not (isinstance(value, kind) or (value is None and name == "dump")) or not _holds_text(value):
             raise TypeError(f"permalloy.config.{name} wants {self.__annotations__[name]}, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise ValueError(f"permalloy.config.{name} is one of {', '.join(_CHOICES[name])}; got {value!r}")
+            raise ValueError(f"permalloy.config.{name} is one of {', '.join(map(str, _CHOICES[name]))}; got {value!r}")
         if name in _CHECKED:
             patterns.check(**{name: value})
         object.__setattr__(self, name, value)
@@ -76,10 +77,10 @@ class Config:
     def _parse(self, name: str, text: str) -> Any:
         kind = _TYPES[name]
         where = f"PERMALLOY_{name.upper()}={text}"
-        if kind is bool:
-            if text.lower() not in ("0", "1", "true", "false", "yes", "no", "on", "off"):
-                raise ValueError(f"{where}: neither 0 nor 1")
-            return text.lower() in ("1", "true", "yes", "on")
+        if kind is bool and text.lower() not in _SWITCHES:
+            raise ValueError(f"{where}: neither 0 nor 1")
+        if kind in (bool, _MIXED) and text.lower() in _SWITCHES:
+            return _SWITCHES[text.lower()]
         items = [item.strip() for item in text.split(",") if item.strip()]
         if kind is list:
             return items
@@ -127,8 +128,12 @@ def _holds_text(value: Any) -> bool:
     return all(isinstance(part, str) for part in parts)
 
 
-def _runtime_types() -> dict[str, type]:
-    kinds = {"bool": bool, "str": str, "str | None": str}
+#: A switch with more positions than two.
+_MIXED = (bool, str)
+
+
+def _runtime_types() -> dict[str, Any]:
+    kinds = {"bool": bool, "str": str, "str | None": str, "bool | str": _MIXED}
     return {n: kinds.get(a) or (dict if a.startswith("dict") else list) for n, a in Config.__annotations__.items()}
 
 

@@ -42,13 +42,21 @@ def graph(text: str, kind: str) -> None:
         warnings.warn(f"permalloy: a graph could not be dumped: {e}", FallbackWarning, stacklevel=2)
 
 
+def kernel(text: str) -> str | None:
+    """Saves the unfused graph of a kernel with its arguments; None if it could not be saved."""
+    return _saved("kernel", text)
+
+
 def reproducer(text: str, options: Any, message: str) -> str | None:
     """Saves what is needed to see an internal error again (``permalloy opt FILE``); None if it could not be saved."""
     lines = [f"// internal error: {line}" for line in message.splitlines()[:20]]
     lines.append(f"// options: {json.dumps(dataclasses.asdict(options), sort_keys=True)}")
-    folder = os.path.join(config.cache_dir, "reproducers")
+    return _saved("internal-error", "\n".join(lines) + f"\n{text}")
+
+
+def _saved(stem: str, text: str) -> str | None:
     try:
-        return write(folder, "internal-error", "pm", "\n".join(lines) + f"\n{text}")
+        return write(os.path.join(config.cache_dir, "reproducers"), stem, "pm", text)
     except OSError as e:
         warnings.warn(f"permalloy: a reproducer could not be saved: {e}", FallbackWarning, stacklevel=2)
         return None

@@ -24,6 +24,8 @@ class Record:
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)  #: time by stage
     decisions: list[dict[str, Any]] = dataclasses.field(default_factory=list)  #: routes taken, from the compiler
     reproducer: str | None = None
+    #: worst errors of each fused kernel against its unfused graph, with ``config.check = "kernels"``
+    kernels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __str__(self) -> str:
         took = sum(self.seconds.values())
@@ -38,6 +40,7 @@ class Record:
         if self.reproducer:
             lines.append(f"  reproducer: {self.reproducer}")
         lines += self._routes()
+        lines += map(_kernel_line, self.kernels)
         return "\n".join(lines)
 
     def _routes(self) -> list[str]:
@@ -49,6 +52,13 @@ class Record:
             line = f"{d['operator']} -> {d['route']}: {why}{at(None, d.get('location'))}"
             counts[line] = counts.get(line, 0) + 1
         return [f"  {n:>3} x {line}" for line, n in counts.items()]
+
+
+def _kernel_line(check: dict[str, Any]) -> str:
+    if check["unchecked"]:
+        return f"  kernel {check['kernel']}: not compared, {check['unchecked']}"
+    worst = f"worst error {check['worst_absolute']:.2e} absolute, {check['worst_relative']:.2e} relative"
+    return f"  kernel {check['kernel']}: {worst} of {check['elements']} elements; {check['reproducer']}"
 
 
 def at(operator: str | None, location: str | None) -> str:
@@ -71,6 +81,17 @@ def next_name() -> str:
 def add(record: Record) -> None:
     with _lock:
         _records.append(record)
+
+
+def add_kernel(record: Record, check: dict[str, Any]) -> None:
+    """Keeps the worst of a kernel's comparisons."""
+    with _lock:
+        for i, known in enumerate(record.kernels):
+            if known["kernel"] == check["kernel"]:
+                worse = check["worst_absolute"] > known["worst_absolute"] or check["wrong"]
+                record.kernels[i] = check if worse else known
+                return
+        record.kernels.append(check)
 
 
 def records() -> list[Record]:

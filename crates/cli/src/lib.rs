@@ -10,6 +10,7 @@ pub mod compare;
 mod decompose;
 pub mod execute;
 pub mod filetest;
+pub mod kernels;
 pub mod ops;
 pub mod opt;
 pub mod plan;

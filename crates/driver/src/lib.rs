@@ -92,6 +92,8 @@ impl std::error::Error for Error {}
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub program: Program,
+    /// What it was lowered from.
+    pub graph: Graph,
     pub records: Vec<Record>,
     pub timing: Timing,
 }
@@ -123,7 +125,7 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
         return Err(Error::Options("a joint graph is compiled by compile_joint".to_string()));
     }
     let program = lower(&graph, options, &mut timing)?;
-    Ok(Compiled { program, records, timing })
+    Ok(Compiled { program, graph, records, timing })
 }
 
 /// Compiles a joint graph, cut included.

@@ -41,6 +41,11 @@ impl Callable {
         self.executable.records()
     }
 
+    /// How kernels compared with their unfused graphs since the last call, as JSON.
+    fn kernel_checks(&self) -> String {
+        self.executable.kernel_checks()
+    }
+
     fn __repr__(&self) -> String {
         let tensors = self.executable.inputs().len() - self.integers;
         format!("<compiled graph of {tensors} tensors and {} integers>", self.integers)

@@ -18,6 +18,7 @@
 //! Executables are called from any thread, from several at once, and from within themselves (an operator may call Python).
 
 use crate::callbacks;
+use permalloy_cli::kernels::KernelCheck;
 use permalloy_ops::policy::glob;
 use permalloy_runtime::TensorHandle;
 use permalloy_runtime::provider::{PythonOp, ResolvedArg, ResolvedCall};
@@ -42,6 +43,8 @@ pub struct Options {
     pub deny: Vec<String>,
     /// Run the verifier after each pass.
     pub check: bool,
+    /// Run each fused kernel's unfused graph in the interpreter, too.
+    pub check_kernels: bool,
     /// 16-bit floats are rounded after each operator.
     pub emulate_eager_casts: bool,
     /// Large outputs live in memory that is kept from call to call.
@@ -119,6 +122,12 @@ pub trait Executable: Send + Sync {
     fn records(&self) -> String {
         "[]".into()
     }
+
+    /// How kernels compared with their unfused graphs since the last call, as JSON: a list of objects with `kernel`,
+    /// `elements`, `worst_absolute`, `worst_relative`, `wrong`, `unchecked`, `reproducer`.
+    fn kernel_checks(&self) -> String {
+        "[]".into()
+    }
 }
 
 impl fmt::Debug for dyn Executable {
@@ -152,8 +161,8 @@ pub struct Joint {
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileError> {
     let compiled = permalloy_driver::compile_joint(text, &driver_options(options)).map_err(driver_error)?;
-    let forward = Compiled::new(compiled.forward, options)?;
-    let backward = Compiled::new(compiled.backward, options)?;
+    let forward = Compiled::new(compiled.forward, &compiled.cut.forward, options)?;
+    let backward = Compiled::new(compiled.backward, &compiled.cut.backward, options)?;
     let natives = [forward.executable.routes(), backward.executable.routes()].concat();
     let records = permalloy_driver::report::records_json(&compiled.records, &natives_text(&natives));
     let saved = compiled.saved.into_iter().map(|s| Saved { name: s.name, ty: s.ty }).collect();
@@ -164,7 +173,7 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileErro
 /// Compiles a forward, backward or inference graph.
 pub fn compile_graph(text: &str, options: &Options) -> Result<Box<dyn Executable>, CompileError> {
     let compiled = permalloy_driver::compile_graph(text, &driver_options(options)).map_err(driver_error)?;
-    let mut executable = Compiled::new(compiled.program, options)?;
+    let mut executable = Compiled::new(compiled.program, &compiled.graph, options)?;
     executable.records =
         permalloy_driver::report::records_json(&compiled.records, &natives_text(&executable.executable.routes()));
     Ok(Box::new(executable))
@@ -246,10 +255,15 @@ struct Compiled {
     api: &'static permalloy_runtime::torch::Api,
     inputs: Vec<InputKind>,
     records: String,
+    check: Option<Arc<KernelCheck>>,
 }
 
 impl Compiled {
-    fn new(program: permalloy_loops::kernel::Program, options: &Options) -> Result<Compiled, CompileError> {
+    fn new(
+        program: permalloy_loops::kernel::Program,
+        graph: &permalloy_ir::Graph,
+        options: &Options,
+    ) -> Result<Compiled, CompileError> {
         use permalloy_loops::kernel::ProgramInput;
         let provider = provider()?;
         let api = provider.api();
@@ -259,6 +273,7 @@ impl Compiled {
         };
         let inputs = program.inputs.iter().map(kind).collect();
         let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
+        let check = options.check_kernels.then(|| Arc::new(KernelCheck::new(graph, &program)));
         let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
             .map_err(|e| CompileError::Internal(e.to_string()))?;
         let executable = if options.pool_outputs {
@@ -267,7 +282,11 @@ impl Compiled {
         } else {
             executable.without_pooled_outputs()
         };
-        Ok(Compiled { executable, api, inputs, records: "[]".to_string() })
+        let executable = match &check {
+            Some(check) => executable.watched(check.clone()),
+            None => executable,
+        };
+        Ok(Compiled { executable, api, inputs, records: "[]".to_string(), check })
     }
 }
 
@@ -309,6 +328,17 @@ impl Executable for Compiled {
 
     fn records(&self) -> String {
         self.records.clone()
+    }
+
+    fn kernel_checks(&self) -> String {
+        let one = |f: permalloy_cli::kernels::Found| {
+            serde_json::json!({
+                "kernel": f.kernel, "elements": f.elements, "worst_absolute": f.worst_absolute,
+                "worst_relative": f.worst_relative, "wrong": f.wrong, "unchecked": f.unchecked, "reproducer": f.reproducer,
+            })
+        };
+        let found = self.check.as_ref().map_or_else(Vec::new, |c| c.take());
+        serde_json::Value::Array(found.into_iter().map(one).collect()).to_string()
     }
 }
 

@@ -8,10 +8,11 @@ use crate::instance::{
     Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, StepSpec, ViewSet,
 };
 use crate::output_memory::{Demand, SMALLEST, output_pool};
-use crate::plan::{Lifetimes, in_place_pairs, reads, writes};
+use crate::plan::{Lifetimes, in_place_pairs, in_place_pairs_of, reads, writes};
 use crate::profile;
 use crate::provider::{Provider, TensorSpec};
 use crate::tensor::{TensorHandle, extent, same_layout};
+use crate::watch::{Watch, copies};
 use permalloy_loops::kernel::{BufferKind, Program, ProgramInput, ProgramOutput, Step};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,6 +49,7 @@ pub struct Executable {
     analysis: Analysis,
     /// Large outputs live in memory of the process's pool.
     pools_outputs: bool,
+    watch: Option<Arc<dyn Watch>>,
     /// What the pools may keep for it.
     needs: Mutex<Needs>,
     /// Latest first.
@@ -67,6 +69,7 @@ impl Executable {
         let pairs = (program.steps.iter())
             .map(|s| match s {
                 Step::Kernel(k) => in_place_pairs(k),
+                Step::Group(g) => in_place_pairs_of(g),
                 _ => Vec::new(),
             })
             .collect();
@@ -74,8 +77,18 @@ impl Executable {
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
         let (instances, needs, only) = (Mutex::new(Vec::new()), Mutex::default(), OnceLock::new());
-        let exe =
-            Executable { program, provider, engine, binder, analysis, pools_outputs: true, needs, instances, only };
+        let exe = Executable {
+            program,
+            provider,
+            engine,
+            binder,
+            analysis,
+            pools_outputs: true,
+            watch: None,
+            needs,
+            instances,
+            only,
+        };
         exe.instance(&hints)?;
         Ok(exe)
     }
@@ -93,6 +106,12 @@ impl Executable {
         self.analysis.pairs.iter_mut().for_each(Vec::clear);
         self.instances.get_mut().unwrap_or_else(|e| e.into_inner()).clear();
         self.only = OnceLock::new();
+        self
+    }
+
+    /// Shows what its steps read and write.
+    pub fn watched(mut self, watch: Arc<dyn Watch>) -> Executable {
+        self.watch = Some(watch);
         self
     }
 
@@ -361,15 +380,20 @@ impl<'a> Run<'a> {
 
     fn steps(&mut self) -> Result<(), RunError> {
         let instance = self.instance;
-        for step in &instance.steps {
+        for (i, step) in instance.steps.iter().enumerate() {
             for b in &step.make {
                 self.make(*b)?;
             }
+            let watch = self.exe.watch.as_ref().and_then(|w| Some((w, w.wants(i)?)));
+            let before = watch.map(|(_, (reads, _))| copies(reads, &instance.buffers, &self.pointers));
             let name: &str = match &step.kind {
                 StepKind::Kernel { name, .. } => name,
                 StepKind::Native(native) => &native.resolved.op,
             };
             profile::timed(&self.exe.program.name, name, || self.step(step))?;
+            if let (Some((watch, (_, writes))), Some(before)) = (watch, before) {
+                watch.saw(i, before, copies(writes, &instance.buffers, &self.pointers));
+            }
             for b in &step.release {
                 self.tensors[*b as usize] = None;
             }

@@ -58,6 +58,7 @@ pub mod profile;
 pub mod provider;
 mod tensor;
 pub mod torch;
+pub mod watch;
 
 pub use bind::RunInput;
 pub use error::RunError;
