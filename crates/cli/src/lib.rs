@@ -37,6 +37,7 @@ usage: permalloy COMMAND …
   run [--seed N] FILE            compile a graph, run it without PyTorch and print its outputs
   ops [--target cpu] [--json]    list the declared operators with cost and route
   ops [--target cpu] NAME        show one operator
+  ops --why NAME [--target cpu]  say what decides its route: the policy's line, its reason and evidence
 ";
 
 /// Why a command gives no output.

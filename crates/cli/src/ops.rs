@@ -7,11 +7,12 @@ use permalloy_ops::policy::{Policy, Route, TARGETS};
 use permalloy_ops::{OpDecl, lookup, table};
 
 pub fn command(mut parser: Parser) -> Result<String, CliError> {
-    let (mut target, mut json, mut name) = ("cpu".to_string(), false, None);
+    let (mut target, mut json, mut why, mut name) = ("cpu".to_string(), false, false, None);
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("target") => target = parser.value()?.string()?,
             Arg::Long("json") => json = true,
+            Arg::Long("why") => why = true,
             Arg::Value(v) if name.is_none() => name = Some(v.string()?),
             other => return Err(other.unexpected().into()),
         }
@@ -23,13 +24,19 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
     let rows: Vec<Row> = match &name {
         None => table().values().map(|d| Row::of(d, &policy)).collect(),
         Some(name) => {
-            let decl = lookup(name).ok_or_else(|| {
+            let decl = lookup(name).or_else(|| lookup(&format!("{name}.default"))).ok_or_else(|| {
                 let hint = did_you_mean(name, table().keys().copied());
                 CliError::Failed(format!("operator `{name}` is not declared{hint}"))
             })?;
             vec![Row::of(decl, &policy)]
         }
     };
+    if why {
+        let [row] = rows.as_slice() else {
+            return Err(CliError::Usage("--why wants the name of one operator".into()));
+        };
+        return Ok(row.why(&policy));
+    }
     Ok(match (json, name, rows.as_slice()) {
         (true, Some(_), [row]) => row.json() + "\n",
         (true, _, rows) => format!("[\n{}\n]\n", rows.iter().map(Row::json).collect::<Vec<_>>().join(",\n")),
@@ -83,6 +90,29 @@ impl Row {
             quote(&self.route),
             quote(&self.reason),
             quote(self.decl.doc)
+        )
+    }
+
+    /// Which line decided, with its reason and evidence, and what else could be chosen.
+    fn why(&self, policy: &Policy) -> String {
+        let entry = policy.entry(self.decl.name);
+        let decided =
+            entry.map_or("no line of the policy".to_string(), |e| format!("the policy's line for {}", e.pattern));
+        let evidence = entry.map_or("", |e| &e.evidence);
+        let native = self.decl.native.then(|| "native".to_string());
+        let others: Vec<String> = (self.decl.rules.iter().map(|r| format!("decompose:{}", r.name)))
+            .chain(native)
+            .filter(|route| *route != self.route)
+            .collect();
+        let or_none = |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
+        format!(
+            "{} on {}\n  route     {}\n  decided   by {decided}\n  reason    {}\n  evidence  {}\n  others    {}\n",
+            self.decl.name,
+            policy.target,
+            self.route,
+            self.reason,
+            or_none(evidence),
+            or_none(&others.join(", "))
         )
     }
 

@@ -83,6 +83,19 @@ fn operators_are_listed_with_route_and_reason() {
 }
 
 #[test]
+fn why_says_which_line_decides_and_on_what_evidence() {
+    let why = |args: &[&str]| command([&["ops", "--why"], args].concat()).unwrap();
+    let text = why(&["aten.embedding_dense_backward", "--target", "ascend-a2"]);
+    assert!(text.starts_with("aten.embedding_dense_backward.default on ascend-a2\n  route     native\n"), "{text}");
+    assert!(text.contains("by the policy's line for aten.embedding_dense_backward.default"), "{text}");
+    assert!(text.contains("evidence  the vendor sent"), "{text}");
+    assert!(text.contains("others    decompose:embedding_dense_backward"), "{text}");
+    let text = why(&["aten.gelu_backward"]);
+    assert!(text.contains("by no line of the policy") && text.contains("evidence  none"), "{text}");
+    assert!(usage(&["ops", "--why"]).contains("--why wants the name of one operator"));
+}
+
+#[test]
 fn mistakes_get_the_nearest_name() {
     let Err(CliError::Failed(m)) = command(["ops", "aten.gelo.default"]) else { panic!("found") };
     assert!(m.starts_with("operator `aten.gelo.default` is not declared; did you mean aten.gelu.default"), "{m}");

@@ -1,7 +1,7 @@
 //! Policy tables: which route an operator takes on a target when nobody says otherwise.
 //!
-//! One text file per target, `policy/TARGET.policy`. A line is `PATTERN ROUTE REASON…`; `#` starts a comment; the last
-//! matching line wins. PATTERN is an operator name, where `*` matches any characters. ROUTE is `decompose`,
+//! One text file per target, `policy/TARGET.policy`. A line is `PATTERN ROUTE REASON… [| EVIDENCE…]`; `#` starts a comment;
+//! the last matching line wins. Evidence is what the reason rests on: a measurement, or what a compiler refuses. PATTERN is an operator name, where `*` matches any characters. ROUTE is `decompose`,
 //! `decompose:RULE` or `native`. Operators in the table that no line matches decompose with their first rule when they have
 //! one and run natively otherwise.
 
@@ -19,6 +19,8 @@ pub struct Entry {
     pub pattern: String,
     pub route: Route,
     pub reason: String,
+    /// What the reason rests on; empty where nothing was measured.
+    pub evidence: String,
 }
 
 /// A target's table.
@@ -29,13 +31,15 @@ pub struct Policy {
 }
 
 /// Targets with a policy file.
-pub const TARGETS: [&str; 1] = ["cpu"];
+pub const TARGETS: [&str; 3] = ["cpu", "ascend-a2", "ascend-a5"];
 
 impl Policy {
     /// The table of a target, or None if there is no such target.
     pub fn of(target: &str) -> Option<Policy> {
         let text = match target {
             "cpu" => include_str!("../policy/cpu.policy"),
+            "ascend-a2" => include_str!("../policy/ascend-a2.policy"),
+            "ascend-a5" => include_str!("../policy/ascend-a5.policy"),
             _ => return None,
         };
         let policy = Policy::parse(target, text);
@@ -62,11 +66,12 @@ impl Policy {
                 Some(("decompose", rule)) => Route::Decompose(Some(rule.to_string())),
                 _ => return Err(at("the route is none of decompose, decompose:RULE, native")),
             };
-            let reason = reason.trim().to_string();
+            let (reason, evidence) = reason.split_once(" | ").unwrap_or((reason, ""));
+            let [reason, evidence] = [reason, evidence].map(|text| text.trim().to_string());
             if reason.is_empty() {
                 return Err(at("an entry needs its reason"));
             }
-            entries.push(Entry { pattern, route, reason });
+            entries.push(Entry { pattern, route, reason, evidence });
         }
         Ok(Policy { target: target.to_string(), entries })
     }
@@ -98,7 +103,8 @@ mod tests {
 
     #[test]
     fn last_matching_line_wins() {
-        let p = Policy::parse("t", "aten.* native all\naten.mul.* decompose fuses # note").unwrap();
+        let p = Policy::parse("t", "aten.* native all\naten.mul.* decompose fuses | 3x in a chain # note").unwrap();
+        assert_eq!(p.entry("aten.mul.Tensor").map(|e| (&*e.reason, &*e.evidence)), Some(("fuses", "3x in a chain")));
         assert_eq!(p.entry("aten.mul.Tensor").map(|e| e.route.clone()), Some(Route::Decompose(None)));
         assert_eq!(p.entry("aten.mm.default").map(|e| e.route.clone()), Some(Route::Native));
         assert_eq!(p.entry("prims.x"), None);

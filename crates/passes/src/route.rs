@@ -243,7 +243,12 @@ fn parse_override(pattern: &str, text: &str) -> Result<Entry, String> {
         let known = if routes.len() > 8 { String::new() } else { format!(" ({})", Vec::from_iter(routes).join(", ")) };
         return Err(format!("`{text}` is no route of {pattern}{hint}{known}"));
     }
-    Ok(Entry { pattern: pattern.to_string(), route, reason: "asked for by the user".to_string() })
+    Ok(Entry {
+        pattern: pattern.to_string(),
+        route,
+        reason: "asked for by the user".to_string(),
+        evidence: String::new(),
+    })
 }
 
 /// Declared operators that resemble a pattern; `aten.gelo.*` is compared without overloads.

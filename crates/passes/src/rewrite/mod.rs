@@ -86,7 +86,12 @@ pub fn held(graph: &Graph, options: &RewriteOptions, overrides: &[Entry]) -> Vec
     if attention::HELD.iter().chain([&attention::PRODUCT]).any(|n| decided(n)) {
         return vec![];
     }
-    let entry = |n: &&str| Entry { pattern: (*n).to_string(), route: Route::Native, reason: String::new() };
+    let entry = |n: &&str| Entry {
+        pattern: (*n).to_string(),
+        route: Route::Native,
+        reason: String::new(),
+        evidence: String::new(),
+    };
     attention::HELD.iter().map(entry).collect()
 }
 
