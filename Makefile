@@ -164,6 +164,10 @@ bench: $(WHEEL_STAMP) ## fused kernels against eager and Inductor, in one proces
 bench-steps: $(WHEEL_STAMP) ## training steps of six models, each backend in its own process
 	@$(PY) bench/train_step.py $(BENCH)
 
+.PHONY: bench-gpu
+bench-gpu: $(WHEEL_STAMP) ## training steps of six models at a GPU's sizes, against eager and Inductor; needs a CUDA device
+	@$(PY) bench/train_step.py --device cuda --backends eager,inductor,permalloy $(BENCH)
+
 .PHONY: bench-compile
 bench-compile: $(WHEEL_STAMP) ## our own share of compile time on graphs of 10,000 and 20,000 nodes
 	@$(PY) bench/compile_time.py $(BENCH)

@@ -1,4 +1,4 @@
-"""Six training workloads at sizes a CPU trains in a fraction of a second a step; none uses dropout."""
+"""Six training workloads, none with dropout: at sizes a CPU trains in a fraction of a second a step, or at a GPU's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from torch import Tensor, nn
 
 VOCABULARY, WIDTH, HEADS, LAYERS = 4096, 256, 4, 4
 BATCH, LENGTH = 4, 128
+KEY_HEADS = 2
+RESNET, IMAGES, PIXELS = "resnet18", 8, 64
+CLICKS = 512
+
+_LARGE = {"WIDTH": 768, "HEADS": 12, "LAYERS": 12, "BATCH": 8, "LENGTH": 1024}
+#: Sizes for a GPU, by workload.
+LARGE: dict[str, dict[str, int | str]] = {
+    "nanogpt": {**_LARGE, "VOCABULARY": 50304},
+    "gpt2": {**_LARGE, "VOCABULARY": 50257},
+    "llama": {**_LARGE, "VOCABULARY": 32000, "WIDTH": 1024, "HEADS": 16, "KEY_HEADS": 4},
+    "bert": {**_LARGE, "VOCABULARY": 30522, "BATCH": 32, "LENGTH": 512},
+    "resnet": {"RESNET": "resnet50", "IMAGES": 64, "PIXELS": 224},
+    "dlrm": {"CLICKS": 8192},
+}
 
 
 @dataclass
@@ -23,8 +37,11 @@ class Workload:
     batch: tuple[Tensor, ...]
 
 
-def build(name: str) -> Workload:
+def build(name: str, large: bool = False) -> Workload:
     """The workload with weights and batch drawn from torch's current seed."""
+    if large:
+        globals().update(LARGE[name])
+        DLRM.ROWS, DLRM.WIDTH, DLRM.TABLES = 100_000, 64, 26
     return WORKLOADS[name]()
 
 
@@ -53,10 +70,10 @@ def llama() -> Workload:
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=WIDTH,
-        intermediate_size=704,
+        intermediate_size=11 * WIDTH // 4,
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
-        num_key_value_heads=HEADS // 2,
+        num_key_value_heads=min(KEY_HEADS, HEADS),
     )
     return language_model(LlamaForCausalLM(config))
 
@@ -123,10 +140,10 @@ def nanogpt() -> Workload:
 
 
 def resnet() -> Workload:
-    from torchvision.models import resnet18
+    import torchvision
 
-    model = resnet18()
-    images, labels = torch.randn(8, 3, 64, 64), torch.randint(1000, (8,))
+    model = getattr(torchvision.models, RESNET)()
+    images, labels = torch.randn(IMAGES, 3, PIXELS, PIXELS), torch.randint(1000, (IMAGES,))
     return Workload(model, lambda x, y: F.cross_entropy(model(x), y), (images, labels))
 
 
@@ -160,7 +177,7 @@ def tower(*widths: int) -> list[nn.Module]:
 
 
 def dlrm() -> Workload:
-    model, batch = DLRM(), 512
+    model, batch = DLRM(), CLICKS
     clicks = torch.randint(2, (batch,)).float()
     inputs = torch.randn(batch, DLRM.DENSE), torch.randint(DLRM.ROWS, (batch, DLRM.TABLES)), clicks
     return Workload(model, lambda d, i, y: F.binary_cross_entropy_with_logits(model(d, i), y), inputs)

@@ -1,9 +1,9 @@
 """Training steps of six models, every backend in a process of its own with empty caches, judged against the targets.
 
 usage: train_step.py [--models nanogpt,gpt2,llama,bert,resnet,dlrm] [--backends eager,floor,inductor,permalloy]
-                     [--steps N] [--limit SECONDS] [--json FILE]
+                     [--device cpu|cuda] [--steps N] [--limit SECONDS] [--json FILE]
 
-`floor` is what any compiler pays: Dynamo and AOTAutograd trace the step, and nothing is compiled.
+On a GPU the models have a GPU's sizes, and run under bf16 autocast. `floor` is what any compiler pays: Dynamo and AOTAutograd trace the step, and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -31,21 +31,33 @@ Result = dict[str, float]
 # --- one measurement, in its own process ---
 
 
-def measure(model: str, backend: str, steps: int, folder: Path) -> Result:
+def measure(model: str, backend: str, device: str, steps: int, folder: Path) -> Result:
     """Gradients of the first step go to `folder`; those of eager are what the others are compared with."""
     import models
     import torch
 
     torch.manual_seed(0)
-    workload = models.build(model)
-    workload.model.train()
-    loss_of = compiled(workload.loss, backend)
+    gpu = device == "cuda"
+    workload = models.build(model, large=gpu)
+    workload.model.train().to(device)
+    batch = [t.to(device) for t in workload.batch]
+    synchronize = torch.cuda.synchronize if gpu else (lambda: None)
+    if gpu:
+        torch.set_float32_matmul_precision("high")
+
+    def loss(*batch: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=gpu):
+            return workload.loss(*batch)
+
+    loss_of = compiled(loss, backend)
 
     def step() -> tuple[float, float]:
         workload.model.zero_grad(set_to_none=True)
+        synchronize()
         started = time.perf_counter()
-        loss = loss_of(*workload.batch)
+        loss = loss_of(*batch)
         loss.backward()
+        synchronize()
         return time.perf_counter() - started, loss.item()
 
     first, loss = step()
@@ -62,10 +74,11 @@ def measure(model: str, backend: str, steps: int, folder: Path) -> Result:
     del gradients
     for _ in range(3):
         step()
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
     result["step_ms"] = 1e3 * statistics.median(step()[0] for _ in range(steps))
-    result["peak_mb"] = (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20
-    )
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    result["peak_mb"] = (torch.cuda.max_memory_allocated() if gpu else used) / 2**20
     return result
 
 
@@ -121,7 +134,8 @@ def in_process(model: str, backend: str, options: argparse.Namespace, folder: Pa
         TRITON_CACHE_DIR=str(caches / "triton"),
         PERMALLOY_CACHE_DIR=str(caches / "permalloy"),
     )
-    command = [sys.executable, __file__, "--one", model, backend, str(folder), "--steps", str(options.steps)]
+    command = [sys.executable, __file__, "--one", model, backend, str(folder)]
+    command += ["--device", options.device, "--steps", str(options.steps)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=options.limit)
     except subprocess.TimeoutExpired:
@@ -178,6 +192,33 @@ def print_targets(results: dict[str, dict[str, Result | str]]) -> bool:
     return all(verdicts)
 
 
+def print_gpu_targets(results: dict[str, dict[str, Result | str]]) -> bool:
+    """Ratios of Inductor's figures to ours on a GPU, with the targets; whether all that could be judged hold."""
+    print("\nInductor ÷ permalloy; peak memory is permalloy ÷ Inductor\n")
+    print(f"{'model':<9}" + "".join(f"{column:>20}" for column in ["step", "first step", "peak"]))
+    steps, verdicts = [], []
+    for model, by_backend in results.items():
+        ours, inductor = usable(by_backend.get("permalloy")), usable(by_backend.get("inductor"))
+        if not ours or not inductor:
+            print(f"{model:<9}  not measured: {by_backend.get('inductor') if ours else by_backend.get('permalloy')}")
+            verdicts.append(False)
+            continue
+        steps.append(inductor["step_ms"] / ours["step_ms"])
+        least = {"bert": 1.35, "nanogpt": 1.25}.get(model, 0.97)
+        row = [
+            reached(steps[-1], least),
+            reached(inductor["first_s"] / ours["first_s"], 3),
+            judged(ours["peak_mb"] / inductor["peak_mb"], 1.0),
+        ]
+        print(f"{model:<9}" + "".join(f"{text:>20}" for text, _ in row))
+        verdicts += [held for _, held in row]
+    if steps:
+        mean = statistics.geometric_mean(steps)
+        print(f"\ngeometric mean of the steps: {mean:.2f} (target 1.10): {'pass' if mean >= 1.1 else 'FAIL'}")
+        verdicts.append(mean >= 1.1)
+    return all(verdicts)
+
+
 def usable(result: Result | str | None) -> Result | None:
     return result if isinstance(result, dict) else None
 
@@ -187,10 +228,16 @@ def judged(value: float, limit: float, unit: str = "") -> tuple[str, bool]:
     return f"{value:.2f}{unit} ≤ {limit:.3g} {'pass' if held else 'FAIL'}", held
 
 
+def reached(value: float, least: float) -> tuple[str, bool]:
+    held = value >= least
+    return f"{value:.2f} ≥ {least:.3g} {'pass' if held else 'FAIL'}", held
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--json", type=Path)
@@ -198,12 +245,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         model, backend, folder = options.one
-        print(json.dumps(measure(model, backend, options.steps, Path(folder))))
+        print(json.dumps(measure(model, backend, options.device, options.steps, Path(folder))))
         return
     results = run_all(options)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-    if "permalloy" in options.backends.split(",") and not print_targets(results):
+    if "permalloy" not in options.backends.split(","):
+        return
+    if not (print_gpu_targets if options.device == "cuda" else print_targets)(results):
         sys.exit(1)
 
 

@@ -23,7 +23,7 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, generator, native, patterns, stubs
+from . import _core, dump, generator, kernels, native, patterns, stubs
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
@@ -38,6 +38,8 @@ def backend(
     try:
         with config.patch(**(options or {})):
             session = Session()
+            if any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs):
+                kernels.start()
         compile_all = aot_autograd(
             fw_compiler=session.compiler("forward"),
             bw_compiler=session.compiler("backward"),
@@ -74,6 +76,9 @@ class Options:
     """What the compiler gets; the fields are those of ``Options`` in ``crates/python/src/pipeline.rs``."""
 
     target: str
+    device: int
+    capability: int
+    deterministic: bool
     strict: bool
     routes: list[tuple[str, str]]
     rewrites: list[tuple[str, str]]
@@ -91,6 +96,9 @@ class Options:
         deny = list(c.deny)
         return cls(
             target="cpu",
+            device=0,
+            capability=0,
+            deterministic=False,
             strict=c.strict,
             routes=routes,
             rewrites=rewrites,
@@ -99,6 +107,21 @@ class Options:
             check_kernels=c.check == "kernels",
             emulate_eager_casts=c.emulate_eager_casts,
             pool_outputs=c.pool_outputs,
+        )
+
+    def on(self, devices: set[torch.device]) -> Options:
+        """For a graph whose tensors are on these devices. Raises :class:`Unsupported`."""
+        # A graph for CUDA may hold tensors of the CPU: operators of PyTorch's take them.
+        places = {(d.type, d.index or 0) for d in devices if d.type != "cpu"}
+        if not places:
+            return self
+        if len(places) > 1 or places.copy().pop()[0] != "cuda":
+            raise Unsupported(f"tensors on {' and '.join(sorted(str(d) for d in devices))}")
+        (_, index) = places.pop()
+        major, minor = torch.cuda.get_device_capability(index)
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return dataclasses.replace(
+            self, target="cuda", device=index, capability=10 * major + minor, deterministic=deterministic
         )
 
 
@@ -135,11 +158,12 @@ class Session:
             raise Unsupported("compiled autograd looks into the backward")
         stubs.check_signature(joint)
         exported = self._export(joint, "joint", record, text, forward_outputs=num_fwd_outputs)
+        options = self.options.on(exported.devices)
         with _Timer(record, "compile"):
-            compiled = _core.compile_joint(exported.text, self.options)
+            compiled = _core.compile_joint(exported.text, options)
         record.decisions = json.loads(compiled.records)
         joint_stubs = stubs.build(
-            joint, exported, _Reporting(compiled, exported.text, self.options, record), num_fwd_outputs
+            joint, exported, _Reporting(compiled, exported.text, options, record), num_fwd_outputs
         )
         record.compiled = True
         return joint_stubs
@@ -163,12 +187,13 @@ class Session:
 
     def _whole(self, gm: fx.GraphModule, kind: str, record: Record, text: list[str]) -> stubs.Boxed:
         exported = self._export(gm, kind, record, text)
+        options = self.options.on(exported.devices)
         with _Timer(record, "compile"):
-            compiled = _core.compile_graph(exported.text, self.options)
+            compiled = _core.compile_graph(exported.text, options)
         record.decisions = json.loads(compiled.records())
         record.compiled = True
         return stubs.with_trailing(
-            _reporting(compiled, exported.text, self.options, record), list(exported.constants.values())
+            _reporting(compiled, exported.text, options, record), list(exported.constants.values())
         )
 
     # --- both
@@ -181,8 +206,6 @@ class Session:
         record.nodes = exported.nodes
         text.append(exported.text)
         dump.graph(exported.text, kind)
-        for device in sorted(exported.device_types - {"cpu"}):
-            raise Unsupported(f"tensors on {device}")
         return exported
 
     def _attempt(self, gm: fx.GraphModule, record: Record, make: Callable[[list[str]], Any]) -> Any:

@@ -66,8 +66,8 @@ class Exported:
     integers: dict[str, fx.Node] = field(default_factory=dict)
     #: Real tensors the graph holds, in the order of the trailing inputs that stand for them.
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    #: Device types of all values.
-    device_types: set[str] = field(default_factory=set)
+    #: Devices of all values.
+    devices: set[torch.device] = field(default_factory=set)
     #: ShapeEnv of the graph's symbols; None for a static graph.
     shape_env: Any = None
     nodes: int = 0
@@ -510,7 +510,7 @@ class _Exporter:
         found = self.prefixes.get((dtype, device))
         if found is None:
             place = _device(device)
-            self.out.device_types.add(device.type)
+            self.out.devices.add(device)
             found = self.prefixes[dtype, device] = (_dtype(dtype), "" if place == "@cpu" else f" {place}")
         return found
 

@@ -97,7 +97,7 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                     value.as_bool().ok_or_else(|| bad("has an emulate_eager_casts that is no bool"))?;
             }
             // How a graph runs, not how it is compiled.
-            "pool_outputs" | "check_kernels" => {}
+            "pool_outputs" | "check_kernels" | "device" | "capability" | "deterministic" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
             "routes" => options.routes = pairs(value).ok_or_else(|| bad("has routes that are no pairs of texts"))?,
             "rewrites" => {

@@ -31,13 +31,14 @@ pub struct Policy {
 }
 
 /// Targets with a policy file.
-pub const TARGETS: [&str; 3] = ["cpu", "ascend-a2", "ascend-a5"];
+pub const TARGETS: [&str; 4] = ["cpu", "cuda", "ascend-a2", "ascend-a5"];
 
 impl Policy {
     /// The table of a target, or None if there is no such target.
     pub fn of(target: &str) -> Option<Policy> {
         let text = match target {
             "cpu" => include_str!("../policy/cpu.policy"),
+            "cuda" => include_str!("../policy/cuda.policy"),
             "ascend-a2" => include_str!("../policy/ascend-a2.policy"),
             "ascend-a5" => include_str!("../policy/ascend-a5.policy"),
             _ => return None,

@@ -11,8 +11,8 @@ use crate::memory;
 use crate::simplify::{effect, must_run};
 use crate::stored::stored_anyway;
 use permalloy_ir::{
-    Arg, Def, Dim, Graph, GraphKind, Input, Missing, Node, NodeId, Op, Output, PrimKind, PrimOp, Rebuild, Role, Symbol,
-    SymbolValues, TensorType, ValueId, needed, output_values,
+    Arg, Def, Device, Dim, Graph, GraphKind, Input, Missing, Node, NodeId, Op, Output, PrimKind, PrimOp, Rebuild, Role,
+    Symbol, SymbolValues, TensorType, ValueId, needed, output_values,
 };
 use permalloy_ops::{Cost, Effect};
 use std::collections::BTreeSet;
@@ -97,7 +97,10 @@ pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partitio
         backward.input(input);
     }
     let outputs = &joint.outputs[forward_outputs..];
-    copy_needed(&mut backward, output_values(outputs), |id, n| effects(id, n, true))?;
+    // On CUDA what is computed once more comes late, which lowers the peak of memory; on the CPU it keeps its place.
+    let late = on_cuda(joint);
+    let own = |id: NodeId| !late || facts.backward_only[id.0 as usize];
+    copy_late(&mut backward, output_values(outputs), |id, n| effects(id, n, true), own)?;
     for o in outputs {
         backward.output(o)?;
     }
@@ -137,6 +140,10 @@ impl Kept {
         }
         Kept { value, name, ty, copy }
     }
+}
+
+fn on_cuda(graph: &Graph) -> bool {
+    graph.values().any(|(_, v)| matches!(v.ty.device, Device::Cuda(_)))
 }
 
 fn size(ty: &TensorType, hints: &SymbolValues) -> i64 {
@@ -201,11 +208,68 @@ impl Facts {
                 needed[v.0 as usize] |= backward_only[i] && !tangent[v.0 as usize];
             });
         }
-        let recomputable = joint.nodes().map(|(_, n)| recomputable(n)).collect();
+        let mut recomputable: Vec<bool> = joint.nodes().map(|(_, n)| recomputable(n)).collect();
+        if on_cuda(joint) {
+            // What the backward alone reads may be made in the forward, too, but is not of it.
+            let outputs = output_values(&joint.outputs[..forward_outputs]);
+            let effects = |id: NodeId, n: &Node| !backward_only[id.0 as usize] && must_run(&n.op);
+            let forward = permalloy_ir::needed(joint, outputs, |_| false, effects);
+            for n in far_readers(joint, &forward, &recomputable) {
+                recomputable[n.0 as usize] = false;
+            }
+        }
         let overwritten = overwritten(joint, &backward_only);
         let stored = stored_anyway(joint, forward_outputs, |n| !backward_only[n.0 as usize]);
         Ok(Facts { backward_only, needed, recomputable, in_backward, overwritten, stored })
     }
+}
+
+/// Bytes of a value from which on it matters how far from each other it is read.
+const FAR_BYTES: i64 = 1 << 20;
+/// Readers, and their readers, that are looked at for one value.
+const FAR_SEARCH: usize = 64;
+
+/// Nodes of the forward that read a value again after something that does not fuse: the additions of a residual stream.
+/// Computing them once more would take the whole stream from its beginning, and store it all the same, since each part is
+/// read at another time.
+fn far_readers(joint: &Graph, forward: &[bool], recomputable: &[bool]) -> Vec<NodeId> {
+    let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let mut readers: Vec<Vec<NodeId>> = vec![Vec::new(); joint.value_count()];
+    for (id, n) in joint.nodes().filter(|(id, _)| forward[id.0 as usize]) {
+        n.for_each_operand(|v| {
+            if readers[v.0 as usize].last() != Some(&id) {
+                readers[v.0 as usize].push(id);
+            }
+        });
+    }
+    let mut far = Vec::new();
+    for (v, value) in joint.values() {
+        let direct = &readers[v.0 as usize];
+        if direct.len() < 2 || size(&value.ty, &hints) < FAR_BYTES {
+            continue;
+        }
+        let last = direct[direct.len() - 1];
+        // The first node after the value, in the graph's order, that its readers do not fuse with.
+        let mut ahead: BTreeSet<NodeId> = direct.iter().copied().collect();
+        let mut seen = 0;
+        let first = loop {
+            let Some(n) = ahead.pop_first().filter(|n| *n < last && seen < FAR_SEARCH) else { break None };
+            seen += 1;
+            let fuses = match &joint.node(n).op {
+                Op::Prim(_) => true,
+                Op::External(_) => recomputable[n.0 as usize],
+            };
+            if !fuses {
+                break Some(n);
+            }
+            let results = joint.node(n).results.iter().flatten();
+            ahead.extend(results.flat_map(|r| readers[r.0 as usize].iter().copied()));
+        };
+        if let Some(first) = first {
+            far.extend(direct.iter().copied().filter(|n| *n > first && recomputable[n.0 as usize]));
+        }
+    }
+    far
 }
 
 /// Inputs that a node of the forward writes to, with their views.
@@ -361,6 +425,47 @@ fn copy_needed(
     let take = needed(joint, wanted, |v| part.get(v).is_some(), must);
     for (_, n) in joint.nodes().filter(|(id, _)| take[id.0 as usize]) {
         part.copy(n)?;
+    }
+    Ok(())
+}
+
+/// The same, with every node that is not the part's `own` right before the first one that reads it: what is computed once
+/// more takes memory no sooner than it must.
+fn copy_late(
+    part: &mut Rebuild<'_>,
+    wanted: impl Iterator<Item = ValueId>,
+    must: impl Fn(NodeId, &Node) -> bool,
+    own: impl Fn(NodeId) -> bool,
+) -> Result<(), Missing> {
+    let joint = part.old();
+    let take = needed(joint, wanted, |v| part.get(v).is_some(), must);
+    let mut done = vec![false; take.len()];
+    let mut open: Vec<NodeId> = Vec::new();
+    // The last round takes what outputs alone read.
+    for late in [false, true] {
+        for (id, _) in joint.nodes().filter(|(id, _)| take[id.0 as usize] && (late || own(*id))) {
+            open.push(id);
+            while let Some(id) = open.last().copied() {
+                let before = open.len();
+                if !done[id.0 as usize] {
+                    joint.node(id).for_each_operand(|v| {
+                        if let Def::Node(up, _) = joint.value(v).def
+                            && take[up.0 as usize]
+                            && !done[up.0 as usize]
+                            && part.get(v).is_none()
+                        {
+                            open.push(up);
+                        }
+                    });
+                }
+                if open.len() == before {
+                    open.pop();
+                    if !std::mem::replace(&mut done[id.0 as usize], true) {
+                        part.copy(joint.node(id))?;
+                    }
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -34,6 +34,8 @@ pub enum Reason {
     Declined,
     /// What the rule made does not have the promised type.
     Mismatch,
+    /// What its rule made has no kernel on the device, or none that compiles.
+    NoKernel,
     /// A rewrite found its pattern.
     Pattern,
 }
@@ -69,7 +71,7 @@ impl Record {
         }
         match self.reason {
             Reason::Override | Reason::Policy | Reason::DefaultRule | Reason::Library | Reason::Pattern => false,
-            Reason::NoRule | Reason::Unknown | Reason::Mismatch => true,
+            Reason::NoRule | Reason::Unknown | Reason::Mismatch | Reason::NoKernel => true,
             // A product whose bias no rule adds is still a product.
             Reason::Declined => permalloy_ops::lookup(&self.op).is_none_or(|d| d.library().is_none()),
         }
@@ -87,6 +89,7 @@ impl Reason {
             Reason::Unknown => "unknown-op",
             Reason::Declined => "rule-declined",
             Reason::Mismatch => "rule-mismatch",
+            Reason::NoKernel => "no-kernel",
             Reason::Pattern => "pattern",
         }
     }

@@ -3,6 +3,8 @@
 
 use crate::callable::{Bridge, capsule};
 use crate::pipeline::RawTensor;
+use permalloy_runtime::device::Binary;
+use permalloy_triton::CompileRequest;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -48,6 +50,27 @@ pub fn call_op(op: &str, args: &[Value], kwargs: &[(&str, Value)]) -> Result<Vec
         }
         let results = python(py, "call_op")?.call1((op, positional, keywords))?;
         results.cast_into::<PyList>()?.iter().map(|r| from_python(py, &r)).collect::<PyResult<Vec<Value>>>()
+    })
+    .map_err(|e: PyErr| e.to_string())
+}
+
+/// Compiles kernels for a CUDA device, each to its machine code or to why there is none. The error is the exception's text.
+pub fn compile_kernels(requests: &[CompileRequest], capability: u32) -> Result<Vec<Result<Binary, String>>, String> {
+    Python::attach(|py| {
+        let list = PyList::empty(py);
+        for r in requests {
+            let row = (&r.source, &r.signature, &r.constants, &r.aligned, r.num_warps, r.num_stages);
+            list.append(row.into_pyobject(py)?)?;
+        }
+        let made = py.import("permalloy.kernels")?.getattr("compile_all")?.call1((list, capability))?;
+        let binary = |item: Bound<'_, PyAny>| {
+            if let Ok(error) = item.extract::<String>() {
+                return Ok(Err(error));
+            }
+            let (key, image, entry, shared_bytes): (String, Vec<u8>, String, u32) = item.extract()?;
+            Ok(Ok(Binary { image, entry, shared_bytes, key }))
+        };
+        made.cast_into::<PyList>()?.iter().map(binary).collect::<PyResult<Vec<_>>>()
     })
     .map_err(|e: PyErr| e.to_string())
 }

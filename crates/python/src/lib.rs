@@ -7,6 +7,7 @@ mod callable;
 pub mod callbacks;
 mod errors;
 pub mod pipeline;
+mod target;
 
 use callable::Callable;
 use pipeline::Options;
@@ -71,6 +72,12 @@ fn triton_sources(
 ) -> PyResult<String> {
     py.detach(|| errors::guarded(|| pipeline::triton_sources(text, device, deterministic, tile)))
         .map_err(|e| errors::compile_error(py, e))
+}
+
+/// Compiles a graph's kernels for a CUDA device that need not be there; what was made, as JSON.
+#[pyfunction]
+fn device_kernels(py: Python<'_>, text: &str, options: Options) -> PyResult<String> {
+    py.detach(|| errors::guarded(|| pipeline::device_kernels(text, &options))).map_err(|e| errors::compile_error(py, e))
 }
 
 /// Returns its arguments at the given positions. For measuring what a call costs.
@@ -159,6 +166,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(compile_joint, m)?)?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(triton_sources, m)?)?;
+    m.add_function(wrap_pyfunction!(device_kernels, m)?)?;
     m.add_function(wrap_pyfunction!(passthrough, m)?)?;
     m.add_function(wrap_pyfunction!(ops_json, m)?)?;
     m.add_function(wrap_pyfunction!(check_options, m)?)?;

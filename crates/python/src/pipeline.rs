@@ -17,7 +17,7 @@
 //!
 //! Executables are called from any thread, from several at once, and from within themselves (an operator may call Python).
 
-use crate::callbacks;
+use crate::{callbacks, target};
 use permalloy_cli::kernels::KernelCheck;
 use permalloy_ops::policy::glob;
 use permalloy_runtime::TensorHandle;
@@ -31,8 +31,14 @@ use std::sync::{Arc, OnceLock};
 /// What `permalloy.config` says, read from its attributes.
 #[derive(Clone, Debug, Default, PartialEq, FromPyObject)]
 pub struct Options {
-    /// Names the policy table: `cpu`.
+    /// Names the policy table, and what programs run on: `cpu` or `cuda`.
     pub target: String,
+    /// Which of the target's devices.
+    pub device: u8,
+    /// Compute capability of a CUDA device, times ten.
+    pub capability: u32,
+    /// Results must not depend on timing.
+    pub deterministic: bool,
     /// An operator that runs natively for lack of support is an error.
     pub strict: bool,
     /// Overrides: operator (with `*` allowed) to `native`, `decompose` or the name of a rule; the last match counts.
@@ -160,9 +166,13 @@ pub struct Joint {
 
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileError> {
-    let compiled = permalloy_driver::compile_joint(text, &driver_options(options)).map_err(driver_error)?;
-    let forward = Compiled::new(compiled.forward, &compiled.cut.forward, options)?;
-    let backward = Compiled::new(compiled.backward, &compiled.cut.backward, options)?;
+    let lower = |o: &permalloy_driver::Options| permalloy_driver::compile_joint(text, o).map_err(driver_error);
+    let (compiled, runners) = target::compile(options, lower)?;
+    let [for_forward, for_backward] = runners.engines.as_slice() else {
+        return Err(CompileError::Internal("a joint graph has two programs".to_string()));
+    };
+    let forward = Compiled::new(compiled.forward, &compiled.cut.forward, &runners.provider, for_forward, options)?;
+    let backward = Compiled::new(compiled.backward, &compiled.cut.backward, &runners.provider, for_backward, options)?;
     let natives = [forward.executable.routes(), backward.executable.routes()].concat();
     let records = permalloy_driver::report::records_json(&compiled.records, &natives_text(&natives));
     let saved = compiled.saved.into_iter().map(|s| Saved { name: s.name, ty: s.ty }).collect();
@@ -172,14 +182,18 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<Joint, CompileErro
 
 /// Compiles a forward, backward or inference graph.
 pub fn compile_graph(text: &str, options: &Options) -> Result<Box<dyn Executable>, CompileError> {
-    let compiled = permalloy_driver::compile_graph(text, &driver_options(options)).map_err(driver_error)?;
-    let mut executable = Compiled::new(compiled.program, &compiled.graph, options)?;
+    let lower = |o: &permalloy_driver::Options| permalloy_driver::compile_graph(text, o).map_err(driver_error);
+    let (compiled, runners) = target::compile(options, lower)?;
+    let [engine] = runners.engines.as_slice() else {
+        return Err(CompileError::Internal("a graph has one program".to_string()));
+    };
+    let mut executable = Compiled::new(compiled.program, &compiled.graph, &runners.provider, engine, options)?;
     executable.records =
         permalloy_driver::report::records_json(&compiled.records, &natives_text(&executable.executable.routes()));
     Ok(Box::new(executable))
 }
 
-fn driver_options(options: &Options) -> permalloy_driver::Options {
+pub(crate) fn driver_options(options: &Options) -> permalloy_driver::Options {
     permalloy_driver::Options {
         target: options.target.clone(),
         routes: options.routes.clone(),
@@ -232,6 +246,29 @@ pub fn triton_sources(
     Ok(serde_json::Value::Array(programs.iter().map(form).collect()).to_string())
 }
 
+/// Compiles a graph's kernels for a CUDA device that need not be there. A list, one object a program: names of the steps
+/// with what each launches, and the records.
+pub fn device_kernels(text: &str, options: &Options) -> Result<String, CompileError> {
+    fn shown<L: target::Lowered>(
+        options: &Options,
+        lower: impl Fn(&permalloy_driver::Options) -> Result<L, CompileError>,
+    ) -> Result<String, CompileError> {
+        let (mut made, forms) = target::with_kernels(options, lower)?;
+        let step = |(name, form): (&String, &permalloy_runtime::device::StepForm)| {
+            let kernels: Vec<&str> = form.binaries.iter().map(|b| &*b.key).collect();
+            serde_json::json!({"step": name, "kernels": kernels})
+        };
+        let programs: Vec<_> = forms.iter().map(|f| f.iter().map(step).collect::<Vec<_>>()).collect();
+        let records = permalloy_driver::report::records_json(made.records(), &[]);
+        Ok(format!("{{\"programs\": {}, \"records\": {records}}}", serde_json::json!(programs)))
+    }
+    let joint = text.lines().any(|l| l.starts_with("graph ") && l.contains(" joint("));
+    match joint {
+        true => shown(options, |o| permalloy_driver::compile_joint(text, o).map_err(driver_error)),
+        false => shown(options, |o| permalloy_driver::compile_graph(text, o).map_err(driver_error)),
+    }
+}
+
 fn driver_error(e: permalloy_driver::Error) -> CompileError {
     use permalloy_driver::Error;
     match e {
@@ -249,7 +286,7 @@ fn natives_text(routes: &[permalloy_runtime::RouteRecord]) -> Vec<(String, Strin
     routes.iter().map(|r| (r.op.to_string(), r.route.to_string())).collect()
 }
 
-/// A program on PyTorch's operators and our CPU engine.
+/// A program on PyTorch's operators and kernels of ours.
 struct Compiled {
     executable: permalloy_runtime::Executable,
     api: &'static permalloy_runtime::torch::Api,
@@ -262,19 +299,21 @@ impl Compiled {
     fn new(
         program: permalloy_loops::kernel::Program,
         graph: &permalloy_ir::Graph,
+        provider: &Arc<TorchProvider>,
+        engine: &Arc<dyn permalloy_runtime::engine::Engine>,
         options: &Options,
     ) -> Result<Compiled, CompileError> {
         use permalloy_loops::kernel::ProgramInput;
-        let provider = provider()?;
         let api = provider.api();
         let kind = |i: &ProgramInput| match i {
             ProgramInput::Tensor { .. } => InputKind::Tensor,
             ProgramInput::Int(_) => InputKind::Int,
         };
         let inputs = program.inputs.iter().map(kind).collect();
-        let engine = Arc::new(permalloy_runtime::engine::TileEngine::new());
-        let check = options.check_kernels.then(|| Arc::new(KernelCheck::new(graph, &program)));
-        let executable = permalloy_runtime::Executable::new(Arc::new(program), provider, engine)
+        // The reference runs on the CPU.
+        let checks = options.check_kernels && options.target == "cpu";
+        let check = checks.then(|| Arc::new(KernelCheck::new(graph, &program)));
+        let executable = permalloy_runtime::Executable::new(Arc::new(program), provider.clone(), engine.clone())
             .map_err(|e| CompileError::Internal(e.to_string()))?;
         let executable = if options.pool_outputs {
             permalloy_runtime::malloc::keep_freed_blocks();
@@ -312,7 +351,9 @@ impl Executable for Compiled {
         }
         let outputs = self.executable.run(inputs).map_err(|e| match e {
             permalloy_runtime::RunError::Internal(what) => RunError::Internal(what),
-            e @ permalloy_runtime::RunError::Index { .. } => RunError::Index(e.to_string()),
+            e @ (permalloy_runtime::RunError::Index { .. } | permalloy_runtime::RunError::LateIndex { .. }) => {
+                RunError::Index(e.to_string())
+            }
             other => RunError::Failed(other.to_string()),
         })?;
         outputs
@@ -342,13 +383,14 @@ impl Executable for Compiled {
     }
 }
 
-/// PyTorch's operators and memory, one provider for the process.
-fn provider() -> Result<Arc<TorchProvider>, CompileError> {
+/// PyTorch's operators and memory on the CPU, one provider for the process.
+pub(crate) fn provider() -> Result<Arc<TorchProvider>, CompileError> {
     static PROVIDER: OnceLock<Result<Arc<TorchProvider>, String>> = OnceLock::new();
-    PROVIDER
-        .get_or_init(|| TorchProvider::new(None, Arc::new(Python)).map(Arc::new).map_err(|e| e.to_string()))
-        .clone()
-        .map_err(CompileError::unsupported)
+    PROVIDER.get_or_init(|| new_provider().map(Arc::new)).clone().map_err(CompileError::unsupported)
+}
+
+pub(crate) fn new_provider() -> Result<TorchProvider, String> {
+    TorchProvider::new(None, Arc::new(Python)).map_err(|e| e.to_string())
 }
 
 fn api() -> Result<&'static permalloy_runtime::torch::Api, String> {
@@ -382,7 +424,8 @@ impl PythonOp for Python {
                 // SAFETY: the callback hands over an owning handle.
                 Ok(unsafe { permalloy_runtime::torch::TorchTensor::from_raw(api, t.0) }.map(TensorHandle::Torch))
             }
-            callbacks::Value::None => Ok(None),
+            // Integers are no values of the graph: whoever reads them has their sizes.
+            callbacks::Value::None | callbacks::Value::Int(_) => Ok(None),
             other => Err(format!("{} returned {other:?}, not a tensor", call.op)),
         };
         results.into_iter().map(adopt).collect()

@@ -28,6 +28,17 @@ pub trait Engine: Send + Sync {
         scatter: &Scatter,
         symbols: &SymbolValues,
     ) -> Result<Box<dyn CompiledStep>, String>;
+
+    /// A kernel may lie in the memory of an input that it is the last to read, where
+    /// [`in_place_pairs`](crate::plan::in_place_pairs) allows it.
+    fn works_in_place(&self) -> bool {
+        true
+    }
+
+    /// Called on the thread of a run before its first step.
+    fn enter(&self) -> Result<(), StepError> {
+        Ok(())
+    }
 }
 
 /// Why a kernel failed.
@@ -38,6 +49,11 @@ pub enum StepError {
         buffer: Arc<str>,
         index: i64,
         size: i64,
+    },
+    /// The same, found after the kernel had run: what it says of the index, and which operators it may be of.
+    Late {
+        message: String,
+        by: String,
     },
     Other(String),
 }

@@ -16,6 +16,8 @@ pub enum RunError {
     Symbol(String),
     /// An index is outside of `0..size` of the tensor called `tensor`; `by` names the operators that may have used it.
     Index { index: i64, size: i64, tensor: Arc<str>, by: String },
+    /// An index was out of range in a kernel of this run or an earlier one: devices tell only afterwards.
+    LateIndex { message: String, by: String },
     /// A generated kernel failed.
     Kernel { name: String, fused: String, what: String },
     /// An operator of the provider failed; `what` is the provider's own message.
@@ -35,6 +37,9 @@ impl fmt::Display for RunError {
             RunError::Symbol(what) => f.write_str(what),
             RunError::Index { index, size, tensor, by } => {
                 write!(f, "index {index} is out of range for a dimension of size {size} of {tensor}, in {by}")
+            }
+            RunError::LateIndex { message, by } => {
+                write!(f, "{message}, in {by} (found after the kernel had run; what it computed is not valid)")
             }
             RunError::Kernel { name, fused, what } => write!(f, "kernel {name} ({fused}): {what}"),
             RunError::Native { op, loc: Some(loc), what } => write!(f, "{op} at {loc}: {what}"),

@@ -13,6 +13,7 @@ use crate::profile;
 use crate::provider::{Provider, TensorSpec};
 use crate::tensor::{TensorHandle, extent, same_layout};
 use crate::watch::{Watch, copies};
+use permalloy_ir::DType;
 use permalloy_loops::kernel::{BufferKind, Program, ProgramInput, ProgramOutput, Step};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,8 +69,8 @@ impl Executable {
         check(&program)?;
         let pairs = (program.steps.iter())
             .map(|s| match s {
-                Step::Kernel(k) => in_place_pairs(k),
-                Step::Group(g) => in_place_pairs_of(g),
+                Step::Kernel(k) if engine.works_in_place() => in_place_pairs(k),
+                Step::Group(g) if engine.works_in_place() => in_place_pairs_of(g),
                 _ => Vec::new(),
             })
             .collect();
@@ -77,13 +78,14 @@ impl Executable {
         let binder = Binder::new(&program);
         let hints = binder.hints().to_vec();
         let (instances, needs, only) = (Mutex::new(Vec::new()), Mutex::default(), OnceLock::new());
+        let pools_outputs = provider.uses_pools();
         let exe = Executable {
             program,
             provider,
             engine,
             binder,
             analysis,
-            pools_outputs: true,
+            pools_outputs,
             watch: None,
             needs,
             instances,
@@ -154,6 +156,7 @@ impl Executable {
             }
         }
         let _entered = Entered(&*self.provider, self.provider.enter());
+        self.engine.enter().map_err(|e| step_error(e, "", "", ""))?;
         catch_unwind(AssertUnwindSafe(|| Run::new(self, instance, inputs)?.finish()))
             .unwrap_or_else(|panic| Err(RunError::Internal(panic_message(&*panic))))
     }
@@ -184,6 +187,9 @@ impl Executable {
 
     /// Lets the pools keep what this instance needs, if no other instance needs more.
     fn raise_needs(&self, instance: &Instance) -> Result<(), String> {
+        if !self.provider.uses_pools() {
+            return Ok(());
+        }
         let mut needs = self.needs.lock().unwrap_or_else(|e| e.into_inner());
         if needs.arena_bytes < instance.arena_bytes {
             needs.arena_bytes = instance.arena_bytes;
@@ -256,20 +262,57 @@ struct Run<'a> {
     originals: Vec<(u32, TensorHandle)>,
     /// Tensors over the arena; empty if native operators use none.
     views: ViewSet,
-    /// None if the program has no intermediates.
-    arena: Option<Lease<'static>>,
+    arena: Arena,
+}
+
+/// The memory of intermediates.
+enum Arena {
+    /// The program has none.
+    None,
+    Pooled(Lease<'static>),
+    /// A tensor of the provider's: given back when the run ends, though a device may still work in it. What takes the memory
+    /// over is work for the same device, which comes later.
+    Tensor(TensorHandle),
+}
+
+impl Arena {
+    fn new(provider: &dyn Provider, bytes: usize) -> Result<Arena, String> {
+        Ok(match (bytes, provider.uses_pools()) {
+            (0, _) => Arena::None,
+            (_, true) => Arena::Pooled(pool().acquire(bytes)?),
+            (_, false) => Arena::Tensor(provider.empty(DType::U8, &[bytes as i64], &[1])?),
+        })
+    }
+
+    /// The same for the same memory.
+    fn id(&self) -> u64 {
+        match self {
+            Arena::None => 0,
+            Arena::Pooled(lease) => lease.id(),
+            Arena::Tensor(t) => t.data_ptr().addr() as u64,
+        }
+    }
+
+    /// A place in it; without memory, an address that nothing of a size lies at.
+    fn at(&self, offset: usize) -> *mut u8 {
+        let data = match self {
+            Arena::None => std::ptr::without_provenance_mut(ALIGN),
+            Arena::Pooled(lease) => lease.data(),
+            Arena::Tensor(t) => t.data_ptr(),
+        };
+        data.wrapping_add(offset)
+    }
 }
 
 impl<'a> Run<'a> {
     fn new(exe: &'a Executable, instance: &'a Instance, inputs: Vec<RunInput>) -> Result<Run<'a>, RunError> {
         let n = instance.buffers.len();
-        let arena = (instance.arena_bytes > 0).then(|| pool().acquire(instance.arena_bytes)).transpose();
-        let arena = arena.map_err(RunError::Provider)?;
+        let arena = Arena::new(&*exe.provider, instance.arena_bytes).map_err(RunError::Provider)?;
         let mut pointers = vec![std::ptr::null_mut(); n];
         for (b, offset) in &instance.arena {
-            pointers[*b as usize] = in_arena(&arena, *offset);
+            pointers[*b as usize] = arena.at(*offset);
         }
-        let block = arena.as_ref().map_or(0, Lease::id);
+        let block = arena.id();
         let known = match instance.arena_views.is_empty() {
             true => None,
             false => {
@@ -327,14 +370,19 @@ impl<'a> Run<'a> {
                 ),
             }));
         }
-        if !tensor.is_plain_cpu() {
-            return Err(error("must be a dense tensor on the CPU".into()));
+        // What only PyTorch's own operators read may be anywhere.
+        let ours = self.instance.buffers[buffer as usize].in_kernels;
+        if ours && !self.exe.provider.reaches(&tensor) {
+            return Err(error(format!(
+                "must be a dense tensor on {}",
+                self.exe.program.buffers[buffer as usize].device
+            )));
         }
         let data = tensor.data_ptr();
         if data.is_null() && !shape.contains(&0) {
             return Err(error("has no data (a fake tensor?)".into()));
         }
-        let aligned = data.addr().is_multiple_of(spec.dtype.size().min(8));
+        let aligned = !ours || data.addr().is_multiple_of(self.exe.provider.alignment(spec.dtype));
         if aligned && same_layout(shape, tensor.strides(), &spec.strides) {
             self.set(buffer, tensor);
             return Ok(());
@@ -405,16 +453,11 @@ impl<'a> Run<'a> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
             StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
-                let scratch = in_arena(&self.arena, *scratch);
+                let scratch = self.arena.at(*scratch);
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
                 // place in the arena, which the plan keeps apart from all others alive.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
-                done.map_err(|e| match e {
-                    StepError::Index { buffer, index, size } => {
-                        RunError::Index { index, size, tensor: buffer, by: indexing.clone() }
-                    }
-                    StepError::Other(what) => RunError::Kernel { name: name.clone(), fused: fused.clone(), what },
-                })?;
+                done.map_err(|e| step_error(e, name, fused, indexing))?;
             }
             StepKind::Native(native) => self.native(native).map_err(|what| RunError::Native {
                 op: native.resolved.op.clone(),
@@ -490,9 +533,11 @@ impl<'a> Run<'a> {
             }
             _ => return self.tensor(b)?.copy_from(&result).map(|()| None),
         }
-        let fits = result.is_plain_cpu()
-            && result.dtype() == Some(spec.dtype)
-            && same_layout(&spec.shape, result.strides(), &spec.strides);
+        let provider = &*self.exe.provider;
+        let usable = !self.instance.buffers[b as usize].in_kernels
+            || provider.reaches(&result) && result.data_ptr().addr().is_multiple_of(provider.alignment(spec.dtype));
+        let fits =
+            usable && result.dtype() == Some(spec.dtype) && same_layout(&spec.shape, result.strides(), &spec.strides);
         if fits && !operands.iter().any(|o| overlap(o, &result)) {
             return Ok(Some(result));
         }
@@ -517,7 +562,7 @@ impl<'a> Run<'a> {
     fn arena_tensor(&mut self, v: usize) -> Result<(), String> {
         if self.views.tensors[v].is_none() {
             let view = &self.instance.arena_views[v];
-            let data = in_arena(&self.arena, view.offset_bytes);
+            let data = self.arena.at(view.offset_bytes);
             let s = &view.spec;
             // SAFETY: inside of the block, as the plan made sure; the tensor is used only while a run holds that block.
             let tensor = unsafe { self.exe.provider.over_memory(data, s.dtype, &s.shape, &s.strides) }?;
@@ -567,9 +612,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A place in the arena; without one, an address that nothing of a size lies at.
-fn in_arena(arena: &Option<Lease<'_>>, offset: usize) -> *mut u8 {
-    arena.as_ref().map_or(std::ptr::without_provenance_mut(ALIGN), |a| a.data()).wrapping_add(offset)
+fn step_error(e: StepError, name: &str, fused: &str, indexing: &str) -> RunError {
+    match e {
+        StepError::Index { buffer, index, size } => {
+            RunError::Index { index, size, tensor: buffer, by: indexing.to_string() }
+        }
+        StepError::Late { message, by } => RunError::LateIndex { message, by },
+        StepError::Other(what) => RunError::Kernel { name: name.to_string(), fused: fused.to_string(), what },
+    }
 }
 
 /// The two tensors have memory in common, or might have.

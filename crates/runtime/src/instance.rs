@@ -2,7 +2,7 @@
 
 use crate::engine::{CompiledStep, Engine};
 use crate::error::RunError;
-use crate::plan::{Lifetimes, for_each_tensor, pack};
+use crate::plan::{Lifetimes, for_each_tensor, pack, reads, writes};
 use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, ResolvedCall, TensorSpec};
 use crate::tensor::{TensorHandle, extent};
 use permalloy_ir::{Dim, PrimKind, PrimOp, SymbolValues};
@@ -37,6 +37,8 @@ pub struct BufferSpec {
     /// Elements from the first to the last one.
     pub extent: i64,
     pub place: Place,
+    /// A kernel of ours reads or writes it.
+    pub in_kernels: bool,
 }
 
 impl BufferSpec {
@@ -172,7 +174,7 @@ impl Instance {
                 Step::Group(g) => kernel(engine.group(program, g, symbols), &g.name, &fused_in(g))?,
                 Step::Scatter(k) => kernel(engine.scatter(program, k, symbols), &k.name, &k.fused)?,
                 Step::Native(c) => {
-                    let (resolved, refs) = resolve(c, &buffers, &eval)?;
+                    let (resolved, refs) = resolve(c, program, &buffers, &eval)?;
                     let resolved = Arc::new(resolved);
                     let call = provider.prepare(resolved.clone()).map_err(|what| native_error(c, what))?;
                     Prepared::Native(call, resolved, refs)
@@ -287,9 +289,18 @@ fn buffer_specs(program: &Program, eval: Eval<'_>) -> Result<Vec<BufferSpec>, Ru
             let n = n.filter(|n| n.checked_mul(b.dtype.size() as i64).is_some()).ok_or_else(|| {
                 RunError::Program(format!("buffer {} has sizes {shape:?} and strides {strides:?}", b.name))
             })?;
-            Ok(BufferSpec { spec: TensorSpec { dtype: b.dtype, shape, strides }, extent: n, place: Place::Unused })
+            let spec = TensorSpec { dtype: b.dtype, shape, strides };
+            Ok(BufferSpec { spec, extent: n, place: Place::Unused, in_kernels: false })
         })
-        .collect()
+        .collect::<Result<_, _>>()
+        .map(|mut specs: Vec<BufferSpec>| {
+            for step in program.steps.iter().filter(|s| !matches!(s, Step::Native(_))) {
+                for b in reads(step).into_iter().chain(writes(step)) {
+                    specs[b.0 as usize].in_kernels = true;
+                }
+            }
+            specs
+        })
 }
 
 /// Evaluates a view and checks that it stays inside of its buffer.
@@ -311,14 +322,16 @@ fn view_spec(t: &TensorRef, buffers: &[BufferSpec], eval: Eval<'_>) -> Result<(T
 /// The call with sizes known, and its tensor operands as buffer and offset.
 fn resolve(
     c: &NativeCall,
+    program: &Program,
     buffers: &[BufferSpec],
     eval: Eval<'_>,
 ) -> Result<(ResolvedCall, Vec<(u32, i64)>), RunError> {
-    let (mut tensors, mut refs, mut failed) = (Vec::new(), Vec::new(), None);
+    let (mut tensors, mut devices, mut refs, mut failed) = (Vec::new(), Vec::new(), Vec::new(), None);
     for a in c.args.iter().chain(c.kwargs.iter().map(|(_, a)| a)) {
         for_each_tensor(a, &mut |t| match view_spec(t, buffers, eval) {
             Ok((spec, offset)) => {
                 tensors.push(spec);
+                devices.push(program.buffer(t.buffer).device);
                 refs.push((t.buffer.0, offset));
             }
             Err(e) => failed = Some(e),
@@ -333,7 +346,7 @@ fn resolve(
         .map(|(n, a)| Ok((n.clone(), resolve_arg(a, &mut next, eval)?)))
         .collect::<Result<_, RunError>>()?;
     let results = c.results.iter().map(|r| r.map(|b| buffers[b.0 as usize].spec.clone())).collect();
-    Ok((ResolvedCall { op: c.op.clone(), loc: c.loc.clone(), args, kwargs, tensors, results }, refs))
+    Ok((ResolvedCall { op: c.op.clone(), loc: c.loc.clone(), args, kwargs, tensors, results, devices }, refs))
 }
 
 fn resolve_arg(a: &NativeArg, next: &mut usize, eval: Eval<'_>) -> Result<ResolvedArg, RunError> {

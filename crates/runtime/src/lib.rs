@@ -44,6 +44,7 @@
 
 pub mod arena;
 mod bind;
+pub mod device;
 pub mod embedded;
 pub mod engine;
 mod error;

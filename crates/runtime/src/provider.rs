@@ -41,6 +41,22 @@ pub trait Provider: Send + Sync {
         strides: &[i64],
     ) -> Result<TensorHandle, String>;
 
+    /// Intermediates and large outputs live in this process's pools of main memory. Otherwise everything is a tensor of the
+    /// provider's.
+    fn uses_pools(&self) -> bool {
+        true
+    }
+
+    /// Kernels can read and write the tensor's memory.
+    fn reaches(&self, tensor: &TensorHandle) -> bool {
+        tensor.is_plain_cpu()
+    }
+
+    /// What the address of a kernel's operand must be a multiple of.
+    fn alignment(&self, dtype: DType) -> usize {
+        dtype.size().min(8)
+    }
+
     /// Called when a run begins; what it returns is handed to [`Provider::leave`] when the run ends, on the same thread.
     fn enter(&self) -> u64 {
         0
@@ -68,7 +84,7 @@ pub trait PreparedCall: Send + Sync {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NativeRoute {
     /// A C function of its own.
-    Shim { symbol: &'static str },
+    Shim { symbol: String },
     /// PyTorch's dispatcher, by name; the reason says why there is no faster way.
     Dispatcher { reason: String },
     /// A call into Python; the reason says why there is no other way.
@@ -100,6 +116,8 @@ pub struct ResolvedCall {
     pub tensors: Vec<TensorSpec>,
     /// Promised types of the results; None where nobody reads them.
     pub results: Vec<Option<TensorSpec>>,
+    /// Where each tensor operand is, as the graph has it.
+    pub devices: Vec<Device>,
 }
 
 /// Type and layout of a tensor.

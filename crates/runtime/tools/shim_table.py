@@ -1,4 +1,4 @@
-"""Writes src/torch/shim_table.rs from the header of libtorch's generated CPU shims and PyTorch's schemas.
+"""Writes src/torch/shim_table.rs from the headers of libtorch's generated CPU and CUDA shims and PyTorch's schemas.
 
     python shim_table.py > ../src/torch/shim_table.rs
 
@@ -54,8 +54,12 @@ def signature(parameters):
 
 
 def main():
-    include = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h"
-    header = re.findall(r"AOTITorchError (aoti_torch_cpu_(\w+))\((.*)\);", include.read_text())
+    folder = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated"
+    header = {}
+    for device in ("cuda", "cpu"):  # what both have is listed for the CPU; the names differ in nothing but the device
+        text = (folder / f"c_shim_{device}.h").read_text()
+        for symbol, name, parameters in re.findall(rf"AOTITorchError (aoti_torch_{device}_(\w+))\((.*)\);", text):
+            header[name] = (symbol, name, parameters)
     operators = {}
     for s in torch._C._jit_get_all_schemas():
         space, base = s.name.split("::")
@@ -64,7 +68,7 @@ def main():
                 (base, s.overload_name or "default")
             )
     rows = {}
-    for symbol, name, parameters in header:
+    for symbol, name, parameters in header.values():
         code = signature(parameters)
         if code is None or name not in operators or len(operators[name]) != 1 or code.count("O") > 1:
             continue

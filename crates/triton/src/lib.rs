@@ -26,6 +26,7 @@
 
 mod address;
 mod body;
+mod compile;
 pub mod device;
 mod emit;
 mod error;
@@ -40,6 +41,7 @@ mod schedule;
 mod sorted;
 mod text;
 
+pub use compile::{CompileRequest, ENTRY};
 pub use device::Device;
 pub use error::{Missing, Unsupported};
 pub use json::program_json;

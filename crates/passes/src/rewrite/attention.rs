@@ -35,6 +35,8 @@ const REACH: usize = 8;
 
 const KERNEL: &str = "aten._scaled_dot_product_flash_attention_for_cpu.default";
 const KERNEL_BACKWARD: &str = "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
+const CUDA_KERNEL: &str = "aten._scaled_dot_product_flash_attention.default";
+const CUDA_KERNEL_BACKWARD: &str = "aten._scaled_dot_product_flash_attention_backward.default";
 
 /// Says whether anything has changed.
 pub(super) fn apply(work: &mut Rewritten, always: bool) -> bool {
@@ -87,8 +89,9 @@ pub(super) fn apply(work: &mut Rewritten, always: bool) -> bool {
             work.gone.extend(g.products().map(gone));
         }
     }
-    let made = found.iter().filter_map(|a| a.made).flat_map(|m| [m.out, m.logsumexp]);
-    work.made.extend(made.map(|v| new.graph.value(v).name.clone()));
+    let made =
+        found.iter().filter_map(|a| a.made).flat_map(|m| [Some(m.out), Some(m.logsumexp), m.random[0], m.random[1]]);
+    work.made.extend(made.flatten().map(|v| new.graph.value(v).name.clone()));
     work.graph = new.finish().expect(VERIFIED);
     found.iter().any(|a| a.made.is_some())
 }
@@ -139,9 +142,13 @@ struct Attention {
     scores: NodeId,
     out: Product,
     gradients: Option<Gradients>,
+    /// What queries, keys and values (by 1) are multiplied by in the graph; the kernel has it in its scale.
+    factors: [f64; 3],
     /// Batch, heads, queries, keys, head dim.
     sizes: [Dim; 5],
+    /// What the kernel computes on.
     dtype: DType,
+    device: Device,
     loc: Option<Arc<str>>,
     made: Option<Made>,
 }
@@ -155,6 +162,8 @@ struct Made {
     mask: Option<ValueId>,
     out: ValueId,
     logsumexp: ValueId,
+    /// State of the generator, which CUDA's kernel hands to its gradient also where nothing is drawn.
+    random: [Option<ValueId>; 2],
 }
 
 /// What finding a pattern looks at.
@@ -185,8 +194,9 @@ impl Pattern<'_> {
         if !self.is_last(node.arg(1, "dim"), rank) {
             return declined("the softmax is not over the last dim");
         }
-        if g.ty(p).device != Device::Cpu {
-            return declined("only the CPU's kernel is known");
+        let device = g.ty(p).device;
+        if !matches!(device, Device::Cpu | Device::Cuda(_)) {
+            return declined(format!("no kernel is known for {device}"));
         }
         let (batch, head) = match g.shape(p) {
             [b, h, _, _] => (b.clone(), h.clone()),
@@ -220,12 +230,78 @@ impl Pattern<'_> {
         let safe = node.op.external() == Some(SOFTMAX[1]);
         let sight = Sight { graph: g, facts: self.facts, rows: &sizes[2], columns: &sizes[3], safe };
         let mask = sight.mask(&scores.terms).or_else(declined)?;
-        if !self.always && !self.pays(&sizes) {
+        let mut gradients = gradients;
+        let (mut operands, mut factors, mut dtype) = ([q, k, v], [1.0; 3], dtype);
+        if device != Device::Cpu {
+            (operands, factors) = self.narrow(operands)?;
+            if factors[2] != 1.0 {
+                return declined("the values are scaled");
+            }
+            dtype = g.dtype(operands[0].base);
+            if let Some(gradients) = &mut gradients {
+                let (m, factor) = self.narrow_one(gradients.output);
+                if factor != 1.0 || g.dtype(m.base) != dtype {
+                    return declined("the result's gradient is not of 16 bits");
+                }
+                gradients.output = m;
+            }
+            if matches!(mask, Mask::Additive(_)) {
+                return declined("flash attention takes no mask but the causal one");
+            }
+            self.fits_flash(&sizes)?;
+        } else if !self.always && !self.pays(&sizes) {
             let [.., keys, width] = &sizes;
             return declined(format!("the kernel is slower for {keys} keys of width {width}"));
         }
-        let (product, scale, loc) = (scores.product, scores.scale, node.loc.clone());
-        Ok(Attention { q, k, v, scale, mask, scores: product, out, gradients, sizes, dtype, loc, made: None })
+        let (scores, scale, loc) = (scores.product, scores.scale * factors[0] * factors[1], node.loc.clone());
+        let [q, k, v] = operands;
+        let made = None;
+        Ok(Attention { q, k, v, scale, mask, scores, out, gradients, factors, sizes, dtype, device, loc, made })
+    }
+
+    /// Queries, keys and values of 16 bits, which wider ones are casts or multiples of, and the factors.
+    fn narrow(&self, operands: [Matrix; 3]) -> Found<([Matrix; 3], [f64; 3])> {
+        let found = operands.map(|m| self.narrow_one(m));
+        let dtypes = found.map(|(m, _)| self.graph.dtype(m.base));
+        if dtypes.iter().any(|d| *d != dtypes[0] || !matches!(d, DType::BF16 | DType::F16)) {
+            return declined("flash attention takes queries, keys and values of 16 bits");
+        }
+        Ok((found.map(|(m, _)| m), found.map(|(_, factor)| factor)))
+    }
+
+    fn narrow_one(&self, m: Matrix) -> (Matrix, f64) {
+        let (mut at, mut factor) = (m, 1.0);
+        while !matches!(self.graph.dtype(at.base), DType::BF16 | DType::F16) {
+            let Some(node) = self.graph.producer(at.base) else { return (m, 1.0) };
+            at.base = match (self.same_matrix(at.base), node.prim()) {
+                (Some((up, swaps)), _) => {
+                    at.swapped ^= swaps;
+                    up
+                }
+                (None, Some(PrimOp::Cast)) => match self.cast_of_float(node) {
+                    Some(up) => up,
+                    None => return (m, 1.0),
+                },
+                (None, Some(p @ (PrimOp::Mul | PrimOp::Div))) => match self.scaled(p, node) {
+                    Some((up, c)) => {
+                        factor *= c;
+                        up
+                    }
+                    None => return (m, 1.0),
+                },
+                _ => return (m, 1.0),
+            };
+        }
+        // Views on the way to the value's origin are none of the kernel's business.
+        let origin = self.matrix(at.base);
+        (Matrix { base: origin.base, swapped: at.swapped ^ origin.swapped }, factor)
+    }
+
+    fn fits_flash(&self, sizes: &[Dim; 5]) -> Found<()> {
+        match sizes[4].as_const() {
+            Some(width) if width % 8 == 0 && width <= 256 => Ok(()),
+            _ => declined(format!("flash attention takes no heads of width {}", sizes[4])),
+        }
     }
 
     /// Walks up from the softmax to the product; nobody else may read what lies between.
@@ -483,8 +559,11 @@ impl Attention {
         };
         let size = permalloy_ir::shape_text(&self.sizes);
         let what = if self.gradients.is_some() { "forward and gradients" } else { "forward" };
-        let detail =
-            format!("{what} by {KERNEL}: {mask}, scale {}, [batch, heads, queries, keys, width] = {size}", self.scale);
+        let detail = format!(
+            "{what} by {}: {mask}, scale {}, [batch, heads, queries, keys, width] = {size}",
+            self.kernels().0,
+            self.scale
+        );
         let loc = self.loc.clone().or_else(|| graph.node(self.scores).loc.clone());
         let done = self.made.is_some();
         let route = if done { RouteTaken::Rewritten("attention") } else { RouteTaken::AsWritten };
@@ -511,21 +590,29 @@ impl Attention {
         };
         let [q, k, v] = [self.q, self.k, self.v].map(|m| self.operand(new, m));
         let causal = self.mask == Mask::Causal;
-        let args = vec![Arg::Value(q), Arg::Value(k), Arg::Value(v), Arg::Float(0.0), Arg::Bool(causal)];
+        let mut args = vec![Arg::Value(q), Arg::Value(k), Arg::Value(v), Arg::Float(0.0), Arg::Bool(causal)];
         // The kernel gives [B, Sq, H, ·] with the two middle dims swapped.
-        let out = swapped(self.dtype, [&batch, &head, &queries, &width]);
-        let mut lse = TensorType::new(wide, vec![batch.clone(), head.clone(), queries.clone()]);
-        lse.strides = Some(vec![&queries * &head, Dim::ONE, head.clone()]);
-        let results = vec![
-            Some((format!("{}.heads", self.name(graph)).into(), out)),
-            Some((format!("{}.logsumexp", self.name(graph)).into(), lse)),
-        ];
-        let op = Op::External(KERNEL.into());
+        let out = self.swapped([&batch, &head, &queries, &width]);
+        let mut lse = self.ty(wide, &[&batch, &head, &queries]);
+        let named = |what: &str, ty: TensorType| Some((format!("{}.{what}", self.name(graph)).into(), ty));
+        let mut results = vec![named("heads", out)];
+        if self.device == Device::Cpu {
+            lse.strides = Some(vec![&queries * &head, Dim::ONE, head.clone()]);
+            results.push(named("logsumexp", lse));
+        } else {
+            args.push(Arg::Bool(false));
+            // Lengths of sequences, which nobody gives, and the probabilities, which nobody asks for, are not returned.
+            results.extend([named("logsumexp", lse), None, None, None, None]);
+            let (seed, offset) = (self.ty(DType::U64, &[&Dim::from(2)]), self.ty(DType::U64, &[]));
+            results.extend([named("seed", seed), named("offset", offset), None]);
+        }
+        let op = Op::External(self.kernels().0.into());
         let id = new.graph.add_node(op, args, self.keywords(mask), results, self.loc.clone());
         let made = new.graph.node(id).results.clone();
         let (Some(out), Some(logsumexp)) = (made[0], made[1]) else { return };
-        self.made = Some(Made { q, k, v, mask, out, logsumexp });
-        self.replace(graph, new, self.out, out);
+        let random = [6, 7].map(|i| made.get(i).copied().flatten());
+        self.made = Some(Made { q, k, v, mask, out, logsumexp, random });
+        self.replace(graph, new, self.out, out, 1.0);
     }
 
     fn emit_backward(&self, graph: &Graph, new: &mut Rebuild<'_>) {
@@ -534,20 +621,52 @@ impl Attention {
         let dout = self.operand(new, gradients.output);
         let values = [dout, made.q, made.k, made.v, made.out, made.logsumexp];
         let mut args: Vec<Arg> = values.into_iter().map(Arg::Value).collect();
-        args.extend([Arg::Float(0.0), Arg::Bool(self.mask == Mask::Causal)]);
+        let causal = Arg::Bool(self.mask == Mask::Causal);
+        match made.random {
+            [Some(seed), Some(offset)] => {
+                let longest = [queries, keys].map(|n| Arg::Int(n.clone()));
+                args.extend([Arg::None, Arg::None].into_iter().chain(longest));
+                args.extend([Arg::Float(0.0), causal, Arg::Value(seed), Arg::Value(offset)]);
+            }
+            _ => args.extend([Arg::Float(0.0), causal]),
+        }
         let of = |what: &str, n: &Dim| {
             let name = format!("{}.{what}", self.name(graph)).into();
-            Some((name, swapped(self.dtype, [batch, head, n, width])))
+            Some((name, self.swapped([batch, head, n, width])))
         };
         let results = vec![of("dq", queries), of("dk", keys), of("dv", keys)];
-        let op = Op::External(KERNEL_BACKWARD.into());
+        let op = Op::External(self.kernels().1.into());
         let id = new.graph.add_node(op, args, self.keywords(made.mask), results, self.loc.clone());
         let made = new.graph.node(id).results.clone();
-        for (product, gradient) in [gradients.queries, gradients.keys, gradients.values].into_iter().zip(made) {
+        let products = [gradients.queries, gradients.keys, gradients.values];
+        for ((product, gradient), factor) in products.into_iter().zip(made).zip(self.factors) {
             if let (Some(product), Some(gradient)) = (product, gradient) {
-                self.replace(graph, new, product, gradient);
+                // The graph's operand is `factor` times the kernel's.
+                self.replace(graph, new, product, gradient, 1.0 / factor);
             }
         }
+    }
+
+    /// The operator and its gradient.
+    fn kernels(&self) -> (&'static str, &'static str) {
+        match self.device {
+            Device::Cpu => (KERNEL, KERNEL_BACKWARD),
+            _ => (CUDA_KERNEL, CUDA_KERNEL_BACKWARD),
+        }
+    }
+
+    fn ty(&self, dtype: DType, shape: &[&Dim]) -> TensorType {
+        let mut ty = TensorType::new(dtype, shape.iter().copied().cloned().collect());
+        ty.device = self.device;
+        ty
+    }
+
+    /// `[B, H, rows, width]` with the middle dims swapped in memory.
+    fn swapped(&self, [batch, head, rows, width]: [&Dim; 4]) -> TensorType {
+        let strides = contiguous_strides(&[batch.clone(), rows.clone(), head.clone(), width.clone()]);
+        let mut ty = self.ty(self.dtype, &[batch, head, rows, width]);
+        ty.strides = Some(vec![strides[0].clone(), strides[2].clone(), strides[1].clone(), strides[3].clone()]);
+        ty
     }
 
     fn name(&self, graph: &Graph) -> Arc<str> {
@@ -570,22 +689,17 @@ impl Attention {
         if m.swapped { b.transpose(x, 2, 3) } else { x }
     }
 
-    /// The product's result becomes `[B, H, ·, ·]` in its own shape.
-    fn replace(&self, graph: &Graph, new: &mut Rebuild<'_>, product: Product, made: ValueId) {
+    /// The product's result becomes `[B, H, ·, ·]`, times a factor, in its own shape and dtype.
+    fn replace(&self, graph: &Graph, new: &mut Rebuild<'_>, product: Product, made: ValueId, factor: f64) {
         let Some(old) = graph.node(product.node).result() else { return };
         let mut b = Builder::new(&mut new.graph);
         b.loc = graph.node(product.node).loc.clone();
+        let made = b.cast(made, graph.dtype(old));
+        let made = if factor == 1.0 { made } else { b.mul_scalar(made, factor) };
         let made = if product.flipped { b.transpose(made, 2, 3) } else { made };
         // Products have three dims, so this is a value of its own.
         let made = b.reshape(made, graph.shape(old));
         new.take_name(old, made);
         new.bind(old, made);
     }
-}
-
-fn swapped(dtype: DType, [batch, head, rows, width]: [&Dim; 4]) -> TensorType {
-    let strides = contiguous_strides(&[batch.clone(), rows.clone(), head.clone(), width.clone()]);
-    let mut ty = TensorType::new(dtype, [batch, head, rows, width].map(Dim::clone).to_vec());
-    ty.strides = Some(vec![strides[0].clone(), strides[2].clone(), strides[1].clone(), strides[3].clone()]);
-    ty
 }

@@ -3,6 +3,7 @@
 //! Views, masks and arithmetic come in many spellings, and routing makes them one; a softmax, on the other hand, is
 //! easier found whole. So the caller routes with [`held`] operators kept, rewrites, and routes what is left.
 
+mod aligned;
 mod attention;
 mod attention_gradients;
 mod attention_mask;
@@ -34,6 +35,10 @@ pub const REWRITES: &[Rewrite] = &[
     Rewrite {
         name: "attention",
         doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel",
+    },
+    Rewrite {
+        name: "aligned_products",
+        doc: "large products of 16 bits over sizes that are no multiple of 8 are padded with zeros, on CUDA",
     },
 ];
 
@@ -97,7 +102,9 @@ pub fn held(graph: &Graph, options: &RewriteOptions, overrides: &[Entry]) -> Vec
 
 /// Whether anything in a traced graph could be rewritten, with [`held`] operators.
 pub fn rewrites_apply(graph: &Graph, options: &RewriteOptions, held: &[Entry]) -> bool {
-    !held.is_empty() || (options.is_on("sdpa_mask") && graph.nodes().any(|(_, n)| sdpa_mask::has_mask(n)))
+    !held.is_empty()
+        || (options.is_on("sdpa_mask") && graph.nodes().any(|(_, n)| sdpa_mask::has_mask(n)))
+        || (options.is_on("aligned_products") && graph.nodes().any(|(_, n)| aligned::is_odd(graph, n)))
 }
 
 /// The rewritten graph. Masks that it no longer needs are left in it for the cleaning that follows.
@@ -124,6 +131,9 @@ pub fn rewrite(graph: Graph, options: &RewriteOptions, held: &[Entry]) -> Rewrit
     if !held.is_empty() && attention::apply(&mut out, options.is_always("attention")) {
         // What the kernels replace is not routed again.
         out.graph = simplify(&out.graph);
+    }
+    if options.is_on("aligned_products") {
+        aligned::apply(&mut out);
     }
     out
 }

@@ -6,8 +6,8 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// `AtenTensorHandle`: an owning pointer to a tensor, opaque to us.
 pub type RawTensor = *mut c_void;
@@ -43,6 +43,8 @@ macro_rules! api {
         /// libtorch's stable C functions that we call, under their own names less the prefix `aoti_torch_` or `torch_`.
         pub struct Api {
             library: Library,
+            cuda: OnceLock<Option<Library>>,
+            undefined: OnceLock<usize>,
             log_level: Option<&'static AtomicI32>,
             original_log_level: i32,
             silenced: AtomicUsize,
@@ -66,6 +68,8 @@ macro_rules! api {
                     original_log_level: log_level.map_or(0, |l| l.load(Ordering::Relaxed)),
                     log_level,
                     silenced: AtomicUsize::new(0),
+                    cuda: OnceLock::new(),
+                    undefined: OnceLock::new(),
                     library,
                 })
             }
@@ -89,6 +93,7 @@ api! {
         abi_version: fn() -> u64;
         delete_tensor_object: fn(RawTensor) -> i32;
         new_tensor_handle: fn(RawTensor, *mut RawTensor) -> i32;
+        new_uninitialized_tensor: fn(*mut RawTensor) -> i32;
         is_defined: fn(RawTensor, *mut bool) -> i32;
         get_data_ptr: fn(RawTensor, *mut *mut c_void) -> i32;
         get_dim: fn(RawTensor, *mut i64) -> i32;
@@ -96,6 +101,7 @@ api! {
         get_strides: fn(RawTensor, *mut *mut i64) -> i32;
         get_dtype: fn(RawTensor, *mut i32) -> i32;
         get_device_type: fn(RawTensor, *mut i32) -> i32;
+        get_device_index: fn(RawTensor, *mut i32) -> i32;
         get_layout: fn(RawTensor, *mut i32) -> i32;
         empty_strided: fn(i64, *const i64, *const i64, i32, i32, i32, *mut RawTensor) -> i32;
         _reinterpret_tensor: fn(RawTensor, i64, *const i64, *const i64, i64, *mut RawTensor) -> i32;
@@ -150,6 +156,23 @@ impl Api {
         self.library.symbol(name)
     }
 
+    /// A tensor that is none, as operators take it where a tensor is missing; lives as long as the process.
+    pub fn undefined(&self) -> Result<RawTensor, String> {
+        if let Some(known) = self.undefined.get() {
+            return Ok(std::ptr::with_exposed_provenance_mut(*known));
+        }
+        let mut made: RawTensor = std::ptr::null_mut();
+        // SAFETY: a writable result.
+        super::tensor::check(self, "new_uninitialized_tensor", unsafe { (self.new_uninitialized_tensor)(&mut made) })?;
+        let kept = *self.undefined.get_or_init(|| made.expose_provenance());
+        Ok(std::ptr::with_exposed_provenance_mut(kept))
+    }
+
+    /// A function of libtorch_cuda; None where this process has not loaded it. `name` ends in NUL.
+    pub fn cuda_symbol(&self, name: &str) -> Option<*mut c_void> {
+        self.cuda.get_or_init(|| Library::loaded(c"libtorch_cuda.so")).as_ref()?.symbol(name)
+    }
+
     /// What torch said of the last failed call of this thread, where this version keeps it.
     pub fn last_error(&self) -> Option<String> {
         let what = self.exception_get_what_without_backtrace?;
@@ -202,11 +225,11 @@ unsafe impl Sync for Library {}
 impl Library {
     fn open(path: Option<&Path>) -> Result<Library, LoadError> {
         let name = if cfg!(target_os = "macos") { c"libtorch_cpu.dylib" } else { c"libtorch_cpu.so" };
-        // SAFETY: a NUL-terminated name; with RTLD_NOLOAD nothing is loaded or run.
-        let mut handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if handle.is_null()
-            && let Some(path) = path
-        {
+        if let Some(library) = Library::loaded(name) {
+            return Ok(library);
+        }
+        let mut handle = std::ptr::null_mut();
+        if let Some(path) = path {
             let path = CString::new(path.as_os_str().as_encoded_bytes())
                 .map_err(|_| LoadError::NotFound("the path holds a NUL byte".into()))?;
             // SAFETY: a NUL-terminated path; the caller vouches for the library it names.
@@ -221,6 +244,13 @@ impl Library {
             return Err(LoadError::NotFound(why));
         }
         Ok(Library(handle))
+    }
+
+    /// A library that is in the process already.
+    fn loaded(name: &CStr) -> Option<Library> {
+        // SAFETY: a NUL-terminated name; with RTLD_NOLOAD nothing is loaded or run.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        (!handle.is_null()).then_some(Library(handle))
     }
 
     fn symbol(&self, name: &str) -> Option<*mut c_void> {

@@ -281,6 +281,7 @@ mod tests {
             kwargs: vec![],
             tensors: vec![],
             results: vec![],
+            devices: vec![],
         };
         let three = ResolvedArg::Int(3);
         let bound = s.bind(&call).unwrap();

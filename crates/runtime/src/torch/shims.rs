@@ -33,7 +33,7 @@ const FEW_DOUBLES: usize = 2;
 
 /// An operator's C function with its constant arguments laid out.
 pub struct Shim {
-    pub symbol: &'static str,
+    pub symbol: String,
     /// The first argument is memory for the result.
     pub writes_into: bool,
     function: *mut c_void,
@@ -41,7 +41,8 @@ pub struct Shim {
     doubles: [f64; MAX_DOUBLES],
     /// `Tensor?[]` operands: for each item its tensor, if any.
     optional_items: Vec<Option<usize>>,
-    results: usize,
+    /// Whether each result is a tensor; an integer is none of the graph's values.
+    results: Vec<bool>,
     /// What words point to; never touched again.
     _constants: Vec<Constant>,
 }
@@ -76,7 +77,7 @@ unsafe impl Sync for Shim {}
 
 impl Shim {
     /// The operator's shim with its arguments, or the reason why there is none.
-    pub fn prepare(api: &'static Api, schema: &Schema, call: &ResolvedCall) -> Result<Shim, String> {
+    pub fn prepare(api: &'static Api, on: Device, schema: &Schema, call: &ResolvedCall) -> Result<Shim, String> {
         if !cfg!(all(unix, any(target_arch = "x86_64", all(target_arch = "aarch64", target_os = "linux")))) {
             return Err("no generic C calls on this platform".into());
         }
@@ -94,16 +95,28 @@ impl Shim {
         if !fits {
             return Err(format!("{symbol} has another signature than the schema ({code}, {wanted})"));
         }
-        let function = api.symbol(&format!("{symbol}\0")).ok_or_else(|| format!("this PyTorch lacks {symbol}"))?;
-        let mut layout = Layout::default();
+        if call.devices.iter().any(|d| *d != on) {
+            return Err("an operand is on another device, which C functions do not expect".into());
+        }
+        let symbol = match on {
+            Device::Cuda(_) => symbol.replacen("_cpu_", "_cuda_", 1),
+            _ if symbol.starts_with("aoti_torch_cpu_") => symbol.to_string(),
+            _ => return Err(format!("{symbol} is for CUDA devices")),
+        };
+        let function = api.symbol(&format!("{symbol}\0")).or_else(|| api.cuda_symbol(&format!("{symbol}\0")));
+        let function = function.ok_or_else(|| format!("this PyTorch lacks {symbol}"))?;
+        let mut layout = Layout { undefined: api.undefined()? as u64, ..Layout::default() };
         if writes_into {
             layout.words.push(Word::Out);
         }
         for (kind, value) in args.chars().zip(schema.bind(call)?) {
             layout.argument(kind, &value, call)?;
         }
-        let results = if writes_into { 0 } else { code.len() - args.len() };
-        layout.words.extend((0..results).map(Word::Result));
+        let results: Vec<bool> = match writes_into {
+            true => vec![],
+            false => code[args.len()..].chars().map(|c| c == 'R').collect(),
+        };
+        layout.words.extend((0..results.len()).map(Word::Result));
         if layout.words.len() > MAX_WORDS || layout.doubles.len() > MAX_DOUBLES {
             return Err("too many arguments for a generic C call".into());
         }
@@ -165,8 +178,12 @@ impl Shim {
         if code != 0 {
             return Ok(false);
         }
-        for r in &returned[..self.results] {
-            // SAFETY: the operator succeeded, so that each result is an owning handle or null.
+        for (r, is_tensor) in returned.iter().zip(&self.results) {
+            if !is_tensor {
+                results.push(None);
+                continue;
+            }
+            // SAFETY: the operator succeeded, so that each tensor result is an owning handle or null.
             let tensor = unsafe { TorchTensor::from_raw(api, *r as RawTensor) };
             results.push(tensor.filter(TorchTensor::is_defined).map(TensorHandle::Torch));
         }
@@ -245,13 +262,14 @@ fn signature(schema: &Schema) -> Option<String> {
             _ => return None,
         });
     }
-    // Integer results have no place among the tensors that a native call returns.
-    (!code.contains('r')).then_some(code)
+    Some(code)
 }
 
 /// Arguments on their way into registers.
 #[derive(Default)]
 struct Layout {
+    /// Handle of a tensor that is none.
+    undefined: u64,
     words: Vec<Word>,
     doubles: Vec<f64>,
     optional_items: Vec<Option<usize>>,
@@ -268,6 +286,7 @@ impl Layout {
                 self.word(0);
             }
             ('T', ResolvedArg::Tensor(i)) => self.words.push(Word::Tensor(*i)),
+            ('T', ResolvedArg::None) => self.word(self.undefined),
             ('t', ResolvedArg::Tensor(i)) => self.words.push(Word::TensorAddress(*i)),
             ('H', ResolvedArg::List(items)) => {
                 let tensors: Option<Vec<usize>> = items.iter().map(tensor).collect();
@@ -463,7 +482,7 @@ mod tests {
             s("aten::x(Tensor? a, Device? d, Generator? g=None, Scalar b=1) -> Tensor").as_deref(),
             Some("tVGdR")
         );
-        assert_eq!(s("aten::x(Tensor a) -> int"), None);
+        assert_eq!(s("aten::x(Tensor a) -> int").as_deref(), Some("Tr"));
         assert_eq!(s("aten::x(Dimname a) -> Tensor"), None);
     }
 

@@ -2,7 +2,7 @@
 
 use super::api::{Api, RawTensor};
 use crate::output_memory::OutputBlock;
-use permalloy_ir::DType;
+use permalloy_ir::{DType, Device};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
@@ -53,7 +53,19 @@ impl TorchTensor {
 
     /// An uninitialised tensor on the CPU, its memory from PyTorch's allocator.
     pub fn empty(api: &'static Api, dtype: DType, shape: &[i64], strides: &[i64]) -> Result<TorchTensor, String> {
+        TorchTensor::empty_on(api, Device::Cpu, dtype, shape, strides)
+    }
+
+    /// An uninitialised tensor, its memory from PyTorch's allocator for the device.
+    pub fn empty_on(
+        api: &'static Api,
+        device: Device,
+        dtype: DType,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Result<TorchTensor, String> {
         debug_assert_eq!(shape.len(), strides.len());
+        let (kind, index) = place(device)?;
         Self::make(api, "empty_strided", |out| {
             // SAFETY: `shape` and `strides` hold as many numbers as the first argument says; `out` is writable.
             unsafe {
@@ -62,20 +74,21 @@ impl TorchTensor {
                     shape.as_ptr(),
                     strides.as_ptr(),
                     dtype.scalar_type(),
-                    CPU,
-                    0,
+                    kind,
+                    index,
                     out,
                 )
             }
         })
     }
 
-    /// A tensor over memory that it does not own.
+    /// A tensor over memory of the device that it does not own.
     ///
     /// # Safety
     /// The elements that shape and strides reach from `data` stay valid while the tensor or a view of it lives.
     pub unsafe fn from_memory(
         api: &'static Api,
+        device: Device,
         data: *mut u8,
         dtype: DType,
         shape: &[i64],
@@ -83,6 +96,7 @@ impl TorchTensor {
     ) -> Result<TorchTensor, String> {
         debug_assert_eq!(shape.len(), strides.len());
         let (n, code) = (shape.len() as i64, dtype.scalar_type());
+        let (kind, index) = place(device)?;
         Self::make(api, "create_tensor_from_blob", |out| {
             // SAFETY: as for `empty`; the caller vouches for `data`; layout 0 is strided and has no metadata.
             unsafe {
@@ -93,8 +107,8 @@ impl TorchTensor {
                     strides.as_ptr(),
                     0,
                     code,
-                    CPU,
-                    0,
+                    kind,
+                    index,
                     out,
                     0,
                     std::ptr::null(),
@@ -189,13 +203,19 @@ impl TorchTensor {
 
     /// Strided memory of the CPU that kernels can read.
     pub fn is_plain_cpu(&self) -> bool {
-        let (mut device, mut layout) = (-1, -1);
+        self.is_plain_on(Device::Cpu)
+    }
+
+    /// Strided memory of the device.
+    pub fn is_plain_on(&self, device: Device) -> bool {
+        let (mut kind, mut index, mut layout) = (-1, -1, -1);
         // SAFETY: a live handle and writable results.
         unsafe {
-            (self.api.get_device_type)(self.raw(), &mut device);
+            (self.api.get_device_type)(self.raw(), &mut kind);
+            (self.api.get_device_index)(self.raw(), &mut index);
             (self.api.get_layout)(self.raw(), &mut layout);
         }
-        device == CPU && layout == 0
+        layout == 0 && place(device).is_ok_and(|(k, i)| k == kind && (k == CPU || i == index))
     }
 
     pub fn is_defined(&self) -> bool {
@@ -251,6 +271,14 @@ unsafe extern "C" fn give_back(data: *mut c_void, bytes: *mut c_void) {
 
 /// `c10::DeviceType::CPU`
 const CPU: i32 = 0;
+
+/// Type and index of a device that tensors are made on.
+fn place(d: Device) -> Result<(i32, i32), String> {
+    match d {
+        Device::Cpu => Ok((CPU, 0)),
+        _ => super::shims::device(d).ok_or_else(|| format!("no memory on {d}")),
+    }
+}
 
 /// An error code as a message.
 pub(super) fn check(api: &Api, what: &str, code: i32) -> Result<(), String> {

@@ -1,0 +1,60 @@
+"""Compiled kernels on disk: ``kernels/KEY`` under ``config.cache_dir``.
+
+A file is a line with the SHA-256 of all that follows, a line of JSON, and the machine code. It is read only if it belongs to
+this user, nobody else may write to it, and the digest matches; nothing in it is unpickled. Files come by atomic rename, so
+that processes may share the folder. Trouble with the disk costs a compile and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from typing import Any
+
+from .config import config
+
+_MAGIC = b"permalloy-kernel 1 "
+
+
+def folder() -> str:
+    return os.path.join(config.cache_dir, "kernels")
+
+
+def load(key: str) -> tuple[Any, bytes] | None:
+    """The description and the machine code kept under a key; None if there is nothing that can be trusted."""
+    try:
+        with open(os.path.join(folder(), key), "rb") as f:
+            status = os.fstat(f.fileno())
+            if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+                return None
+            head, body = f.readline(200), f.read()
+    except OSError:
+        return None
+    digest = head.removeprefix(_MAGIC).strip().decode("ascii", "replace")
+    if not head.startswith(_MAGIC) or hashlib.sha256(body).hexdigest() != digest:
+        return None
+    meta, _, image = body.partition(b"\n")
+    try:
+        said = json.loads(meta)
+    except ValueError:
+        return None
+    # The file says whose it is: one that was renamed is not taken for another.
+    return (said, image) if isinstance(said, dict) and said.get("key") == key else None
+
+
+def store(key: str, meta: dict[str, Any], image: bytes) -> None:
+    body = json.dumps({**meta, "key": key}).encode() + b"\n" + image
+    with contextlib.suppress(OSError):
+        os.makedirs(folder(), mode=0o700, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder(), prefix=".new-")  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as f:
+                f.write(_MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            os.replace(temporary, os.path.join(folder(), key))
+        except BaseException:
+            os.unlink(temporary)
+            raise
