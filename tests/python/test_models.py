@@ -63,6 +63,11 @@ def test_loss_and_gradients(models, name):
     work.model.double()
     exact = step(work.loss, work.model, wide(work.batch))
     assert got.keys() == want.keys() == exact.keys()
+    largest = max(float(reference.norm()) for reference in exact.values())
     for key, reference in exact.items():
+        if reference.norm() <= 1e-12 * largest:
+            # Zero but for rounding, as for a bias of keys, which softmax does not see: noise in eager too.
+            assert got[key].norm() <= 2**-23 * largest, key
+            continue
         mine, eagers = error(got[key], reference), error(want[key], reference)
         assert mine <= 2 * eagers + 2**-23, f"{key}: {mine:.1e}, eager {eagers:.1e}"
