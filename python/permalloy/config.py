@@ -1,6 +1,6 @@
-"""Options of the compiler. ``permalloy.config`` is the one instance; each attribute can be set in the environment.
-
-================  ==========================  ======================================================================="""
+"""Options of the compiler. ``permalloy.config`` is the one instance; each attribute can be set in the environment. The README
+has their table.
+"""
 
 from __future__ import annotations
 
