@@ -20,8 +20,15 @@ def write(folder: str, stem: str, suffix: str, text: str) -> str:
     path = os.path.join(folder, f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}")
     if os.path.exists(path):
         return path
+    write_atomically(path, data)
+    return path
+
+
+def write_atomically(path: str, data: bytes) -> None:
+    """Writes a file that its owner alone may read, so that no other process ever sees a part of it."""
+    folder, name = os.path.split(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{stem}-")  # mode 0600
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(data)
@@ -29,7 +36,6 @@ def write(folder: str, stem: str, suffix: str, text: str) -> str:
     except BaseException:
         os.unlink(temporary)
         raise
-    return path
 
 
 def graph(text: str, kind: str) -> None:

@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from typing import Any
 
+from . import dump
 from .config import config
 
 _MAGIC = b"permalloy-kernel 1 "
@@ -49,12 +49,5 @@ def load(key: str) -> tuple[Any, bytes] | None:
 def store(key: str, meta: dict[str, Any], image: bytes) -> None:
     body = json.dumps({**meta, "key": key}).encode() + b"\n" + image
     with contextlib.suppress(OSError):
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder(), prefix=".new-")  # mode 0600
-        try:
-            with os.fdopen(handle, "wb") as f:
-                f.write(_MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-            os.replace(temporary, os.path.join(folder(), key))
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        head = _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n"
+        dump.write_atomically(os.path.join(folder(), key), head + body)

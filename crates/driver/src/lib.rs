@@ -152,11 +152,15 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Err
 
 /// The programs of a graph: forward and backward of a joint one.
 pub fn programs(text: &str, options: &Options) -> Result<Vec<Program>, Error> {
-    let graph = Graph::parse(text).map_err(Error::Parse)?;
-    if matches!(graph.kind, GraphKind::Joint { .. }) {
+    if is_joint(text)? {
         return compile_joint(text, options).map(|c| vec![c.forward, c.backward]);
     }
     compile_graph(text, options).map(|c| vec![c.program])
+}
+
+/// Whether a graph's text is of a joint graph.
+pub fn is_joint(text: &str) -> Result<bool, Error> {
+    Ok(matches!(Graph::parse(text).map_err(Error::Parse)?.kind, GraphKind::Joint { .. }))
 }
 
 fn saved(name: &str, ty: &TensorType, given: Option<&TensorType>) -> Saved {

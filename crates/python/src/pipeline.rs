@@ -262,8 +262,7 @@ pub fn device_kernels(text: &str, options: &Options) -> Result<String, CompileEr
         let records = permalloy_driver::report::records_json(made.records(), &[]);
         Ok(format!("{{\"programs\": {}, \"records\": {records}}}", serde_json::json!(programs)))
     }
-    let joint = text.lines().any(|l| l.starts_with("graph ") && l.contains(" joint("));
-    match joint {
+    match permalloy_driver::is_joint(text).map_err(driver_error)? {
         true => shown(options, |o| permalloy_driver::compile_joint(text, o).map_err(driver_error)),
         false => shown(options, |o| permalloy_driver::compile_graph(text, o).map_err(driver_error)),
     }

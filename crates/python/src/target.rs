@@ -138,6 +138,11 @@ struct Failure {
 }
 
 impl Failure {
+    /// Of a nest, any of whose prims it may be due to.
+    fn of(nest: Nest<'_>, what: String) -> Failure {
+        Failure { what, too_large: false, fused: named(nest).1.to_vec() }
+    }
+
     /// Operators that became prims of the step, as far as source lines tell, and that PyTorch has a kernel for.
     fn operators(&self, records: &[Record]) -> Vec<String> {
         let native = |op: &str| permalloy_ops::lookup(op).is_some_and(|d| d.native);
@@ -184,10 +189,10 @@ fn forms(
     compile_all(steps.iter().map(|(.., g)| g), &mut compiled, options)?;
     let mut forms: Forms = programs.iter().map(|_| BTreeMap::new()).collect();
     for (at, _, nest, generated) in steps {
-        let (name, fused) = named(nest);
+        let (name, _) = named(nest);
         if let Some(error) = fails(&generated, &compiled) {
             let what = format!("kernel {name} does not compile: {error}");
-            failures.push(Failure { what, too_large: false, fused: fused.to_vec() });
+            failures.push(Failure::of(nest, what));
             continue;
         }
         let binary = |r: CompileRequest| compiled.get(&r).and_then(|c| c.as_ref().ok()).cloned();
@@ -209,13 +214,13 @@ fn generated(
     if let Some(b) = touched(nest).into_iter().find(|b| program.buffer(*b).device != here) {
         let b = program.buffer(b);
         let what = format!("kernel {name} uses {}, which is on {}", b.name, b.device);
-        return Err(Failure { what, too_large: false, fused: fused.to_vec() });
+        return Err(Failure::of(nest, what));
     }
     let how = permalloy_triton::Options { tile, ..Default::default() };
     let made = match nest {
         Nest::Scatter(s) if options.deterministic => {
             let what = format!("kernel {} adds in an order that depends on timing", s.name);
-            return Err(Failure { what, too_large: false, fused: fused.to_vec() });
+            return Err(Failure::of(nest, what));
         }
         Nest::Scatter(s) => generate_scatter(s, &program.buffers, &program.symbols, device, &how),
         Nest::Kernel(k) => generate(k, &program.buffers, &program.symbols, device, &how),

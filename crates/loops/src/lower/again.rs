@@ -112,15 +112,7 @@ impl Lowering<'_> {
         self.infos.push(Info { home: None, base: new.result, ..self.infos[base].clone() });
         self.copies.insert(base, new.result);
         let (result, new) = (new.result, Rc::new(new));
-        let homes: Vec<UnitId> = new
-            .operands
-            .iter()
-            .filter_map(|x| match self.infos[self.infos[*x].base].home {
-                Some(Home::Group { unit, .. }) => Some(unit),
-                _ => None,
-            })
-            .collect();
-        if !homes.into_iter().rev().any(|u| self.try_join(u, &new)) {
+        if !self.homes(&new).into_iter().rev().any(|u| self.try_join(u, &new)) {
             self.place_alone(&new)?;
         }
         Ok(result)

@@ -18,42 +18,21 @@ impl<'g> Lowering<'g> {
         self.over_dense_bases(&mut work)?;
         self.beside_copies(&mut work);
         let work = Rc::new(work);
-        let mut homes: Vec<UnitId> = Vec::new();
-        let mut siblings: Vec<UnitId> = Vec::new();
-        for x in &work.operands {
-            let base = self.infos[*x].base;
-            if let Some(Home::Group { unit, .. }) = self.infos[base].home
-                && !homes.contains(&unit)
-            {
-                homes.push(unit);
-            }
-            for r in self.readers.get(&base).into_iter().flatten().rev().take(4) {
-                let r = self.units.find(*r);
-                if matches!(self.bodies[r], Unit::Group(_)) && !siblings.contains(&r) {
-                    siblings.push(r);
-                }
-            }
-        }
-        if homes.len() > 1 && self.try_merging(&homes, &work) {
-            return Ok(());
-        }
-        homes.sort_unstable_by(|a, b| b.cmp(a));
-        siblings.sort_unstable_by(|a, b| b.cmp(a));
-        siblings.retain(|s| !homes.contains(s));
-        if homes.into_iter().any(|u| self.try_join(u, &work)) {
+        if self.join_a_home(&work) {
             return Ok(());
         }
         if let Some(again) = self.with_operands_again(&work)? {
-            return self.place_with_copies(Rc::new(again));
+            let again = Rc::new(again);
+            return if self.join_a_home(&again) { Ok(()) } else { self.place_alone(&again) };
         }
-        if siblings.into_iter().any(|u| self.try_join_sibling(u, &work)) {
+        if self.siblings(&work).into_iter().any(|u| self.try_join_sibling(u, &work)) {
             return Ok(());
         }
         self.place_alone(&work)
     }
 
-    /// Puts a node beside the copies of its operands.
-    fn place_with_copies(&mut self, work: Rc<Work>) -> Result<(), String> {
+    /// Groups that make operands, in the order of the operands.
+    pub(super) fn homes(&self, work: &Work) -> Vec<UnitId> {
         let mut homes: Vec<UnitId> = Vec::new();
         for x in &work.operands {
             if let Some(Home::Group { unit, .. }) = self.infos[self.infos[*x].base].home
@@ -62,11 +41,34 @@ impl<'g> Lowering<'g> {
                 homes.push(unit);
             }
         }
-        if homes.len() > 1 && self.try_merging(&homes, &work) {
-            return Ok(());
+        homes
+    }
+
+    /// Groups that read an operand and make none, latest first.
+    fn siblings(&self, work: &Work) -> Vec<UnitId> {
+        let mut siblings: Vec<UnitId> = Vec::new();
+        for x in &work.operands {
+            for r in self.readers.get(&self.infos[*x].base).into_iter().flatten().rev().take(4) {
+                let r = self.units.find(*r);
+                if matches!(self.bodies[r], Unit::Group(_)) && !siblings.contains(&r) {
+                    siblings.push(r);
+                }
+            }
+        }
+        let homes = self.homes(work);
+        siblings.sort_unstable_by(|a, b| b.cmp(a));
+        siblings.retain(|s| !homes.contains(s));
+        siblings
+    }
+
+    /// Puts a node into the merged groups of its operands, or the latest of them that takes it; false changes nothing.
+    fn join_a_home(&mut self, work: &Rc<Work>) -> bool {
+        let mut homes = self.homes(work);
+        if homes.len() > 1 && self.try_merging(&homes, work) {
+            return true;
         }
         homes.sort_unstable_by(|a, b| b.cmp(a));
-        if homes.into_iter().any(|u| self.try_join(u, &work)) { Ok(()) } else { self.place_alone(&work) }
+        homes.into_iter().any(|u| self.try_join(u, work))
     }
 
     /// Puts a node into a group of its own.
