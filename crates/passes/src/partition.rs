@@ -242,10 +242,18 @@ fn far_readers(joint: &Graph, forward: &[bool], recomputable: &[bool]) -> Vec<No
             }
         });
     }
+    // What is made from sizes and constants alone has no memory to be read from: each reader makes its own.
+    let mut from_nothing = vec![false; joint.value_count()];
+    for (id, n) in joint.nodes() {
+        let mut nothing = recomputable[id.0 as usize];
+        n.for_each_operand(|v| nothing &= from_nothing[v.0 as usize]);
+        n.results.iter().flatten().for_each(|r| from_nothing[r.0 as usize] = nothing);
+    }
     let mut far = Vec::new();
-    for (v, value) in joint.values() {
+    for (v, _) in joint.values() {
         let direct = &readers[v.0 as usize];
-        if direct.len() < 2 || size(&value.ty, &hints) < FAR_BYTES {
+        let memory = joint.ty(memory::root(joint, v));
+        if direct.len() < 2 || from_nothing[v.0 as usize] || size(memory, &hints) < FAR_BYTES {
             continue;
         }
         let last = direct[direct.len() - 1];
