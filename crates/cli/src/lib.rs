@@ -11,6 +11,7 @@ mod decompose;
 pub mod execute;
 pub mod filetest;
 pub mod kernels;
+mod memory;
 pub mod ops;
 pub mod opt;
 pub mod plan;

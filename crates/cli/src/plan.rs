@@ -4,9 +4,10 @@
 use crate::CliError;
 use crate::compare::{Disagreement, compare_with, execute};
 use crate::execute::Machine;
+use crate::memory;
 use crate::values::print_outputs;
 use lexopt::{Arg, Parser, ValueExt};
-use permalloy_driver::{Options, compile_graph, compile_joint, report};
+use permalloy_driver::{Options, compile_graph, compile_joint, programs, report};
 use permalloy_ir::{Graph, GraphKind};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ const EXPLAIN: &str = "\
 usage: permalloy explain [--json] [--target cpu] FILE
 
   Compiles the graph in FILE (`-` is standard input) and prints the route of each operator with its reason, the fused
-  kernels with the bytes they move, what is saved for the backward, and the time of each pass.
+  kernels with the bytes they move, what is saved for the backward, the time of each pass, and the memory that each
+  program takes at its peak.
   A `// options: {…}` line, as reproducers have it, gives the compiler's options: target, routes, rewrites, deny,
   strict.
 ";
@@ -46,9 +48,19 @@ pub fn explain(mut parser: Parser) -> Result<String, CliError> {
     let mut options = options_of(&text).map_err(failed)?.unwrap_or_default();
     options.check = true;
     options.target = target.unwrap_or(options.target);
-    let report =
-        if json { report::explain_json(&text, &options).map(|t| t + "\n") } else { report::explain(&text, &options) };
-    report.map_err(|e| failed(e.to_string()))
+    // For any CUDA device the newest that is described in full.
+    let device = if options.target == "cuda" { "cuda-sm90" } else { &options.target };
+    if let Some(device) = permalloy_triton::Device::of(device) {
+        options.limits = device.limits();
+    }
+    let failed = |e: permalloy_driver::Error| CliError::Failed(format!("{}: {e}", path.display()));
+    let planned = programs(&text, &options).map_err(failed)?;
+    if json {
+        let mut report = report::explain_json(&text, &options).map_err(failed)?;
+        report["memory"] = memory::json(&planned);
+        return Ok(format!("{report}\n"));
+    }
+    Ok(report::explain(&text, &options).map_err(failed)? + &memory::table(&planned))
 }
 
 pub fn run(mut parser: Parser) -> Result<String, CliError> {

@@ -124,6 +124,26 @@ fn plans_and_runs_need_no_pytorch() {
     assert!(status == Some(0) && out.starts_with('{') && out.contains("\"fused\":1"), "{out}");
 }
 
+/// The forward's argument is the caller's; what it saves lives until the backward has read it.
+#[test]
+fn plans_tell_of_memory() {
+    let graph = "graph \"g\" joint(forward_outputs=1) {\n  input %x: f32[1000] @cuda:0\n  \
+                 input %g: f32[1000] @cuda:0 role=tangent\n  %y: f32[1000] @cuda:0 = aten.cumsum.default(%x, 0)\n  \
+                 %z: f32[1000] @cuda:0 = aten.sin.default(%y)\n  %c: f32[1000] @cuda:0 = aten.cos.default(%y)\n  \
+                 %d: f32[1000] @cuda:0 = aten.mul.Tensor(%g, %c)\n  output %z\n  output %d\n}\n";
+    let (status, out, err) = permalloy(&["explain", "--target", "cuda", "--json", "-"], graph);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    let plan: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let of = |i: usize, what: &str| plan["memory"][i][what].as_u64();
+    // The running sum, its sine and its cosine; then the cosine that was saved, the tangent and the gradient.
+    assert_eq!([of(0, "peak"), of(0, "arena"), of(1, "peak")], [Some(12000), Some(0), Some(12000)], "{out}");
+    let (status, out, _) = permalloy(&["explain", "--target", "cuda", "-"], graph);
+    assert!(
+        status == Some(0) && out.contains("planned memory") && out.contains("step 0: c 0.0, d 0.0, g 0.0"),
+        "{out}"
+    );
+}
+
 #[test]
 fn plans_and_runs_say_what_is_wrong() {
     for name in ["run", "explain"] {

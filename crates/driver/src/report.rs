@@ -40,8 +40,8 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
 }
 
 /// The same as JSON.
-pub fn explain_json(text: &str, options: &Options) -> Result<String, Error> {
-    with_plan(text, options, |s| s.json().to_string())
+pub fn explain_json(text: &str, options: &Options) -> Result<Value, Error> {
+    with_plan(text, options, |s| s.json())
 }
 
 fn with_plan<T>(text: &str, options: &Options, show: impl Fn(&Shown<'_>) -> T) -> Result<T, Error> {

@@ -126,7 +126,7 @@ impl Executable {
         self.latest(|i| i.routes.clone()).unwrap_or_default()
     }
 
-    /// Bytes of intermediates (for the sizes run last).
+    /// Bytes of intermediates without memory of their own (for the sizes run last).
     pub fn arena_bytes(&self) -> usize {
         self.latest(|i| i.arena_bytes).unwrap_or(0)
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::{CompiledStep, Engine};
 use crate::error::RunError;
-use crate::plan::{Lifetimes, for_each_tensor, pack, reads, writes};
+use crate::plan::{Lifetimes, OWN_MEMORY, for_each_tensor, pack, reads, writes};
 use crate::provider::{NativeRoute, PreparedCall, Provider, ResolvedArg, ResolvedCall, TensorSpec};
 use crate::tensor::{TensorHandle, extent};
 use permalloy_ir::{Dim, PrimKind, PrimOp, SymbolValues};
@@ -198,6 +198,9 @@ impl Instance {
                 _ if made_by_op && lifetimes.spans[b].is_some_and(|(first, _)| writers[0] == first) => Place::FromOp,
                 BufferKind::Output => Place::Tensor,
                 _ if lifetimes.returned[b] => Place::Tensor,
+                _ if lifetimes.spans[b].is_some() && !provider.uses_pools() && spec.bytes() >= OWN_MEMORY => {
+                    Place::Tensor
+                }
                 _ if lifetimes.spans[b].is_some() => Place::Arena(0),
                 _ => Place::Unused,
             };

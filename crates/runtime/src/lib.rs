@@ -54,6 +54,7 @@ mod instance;
 pub mod malloc;
 pub mod output_memory;
 pub mod parallel;
+pub mod peak;
 pub mod plan;
 pub mod profile;
 pub mod provider;

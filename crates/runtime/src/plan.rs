@@ -120,6 +120,10 @@ pub fn in_place_pairs_of(group: &Group) -> Vec<(BufferId, BufferId)> {
     group.kernels.iter().flat_map(in_place_pairs).filter(|(_, input)| readers.get(input) == Some(&1)).collect()
 }
 
+/// Intermediates from this size on are tensors of their own where the provider has no pool of ours: a device's memory is
+/// scarce, and an arena takes what its worst moment needs for the whole of the run.
+pub const OWN_MEMORY: usize = 8 << 20;
+
 /// Offsets of the buffers that live in the arena, and its size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ArenaPlan {

@@ -12,6 +12,8 @@ use permalloy_runtime::device::{
 use permalloy_runtime::embedded::{EmbeddedProvider, PlainTensor};
 use permalloy_runtime::output_memory::OutputBlock;
 use permalloy_runtime::parallel::ParallelFor;
+use permalloy_runtime::peak::peak;
+use permalloy_runtime::plan::OWN_MEMORY;
 use permalloy_runtime::provider::{PreparedCall, Provider, ResolvedCall};
 use permalloy_runtime::{Executable, RunError, RunInput, RunOutput, TensorHandle};
 use permalloy_triton::{Device, Launch, Options, generate, generate_scatter};
@@ -191,6 +193,35 @@ fn launches_follow_the_steps_with_packed_arguments() {
     assert_eq!(*v0, [x, t, 0, 0]);
     assert_eq!(*v1, [t, x, y, 0, 0]);
     assert!(t.is_multiple_of(ALIGN as u64) && t != x && t != y);
+}
+
+/// An arena would take the memory of its worst moment for the whole of a run.
+#[test]
+fn large_intermediates_are_no_part_of_the_arena() {
+    let driver = Arc::new(Recorder::default());
+    let small = executable(&driver, two_steps(c(1000)).0, 0).unwrap();
+    assert_eq!(small.arena_bytes(), 4032);
+    let n = OWN_MEMORY / 4;
+    let mut program = two_steps(c(n as i64)).0;
+    program.buffers.iter_mut().for_each(|b| b.device = permalloy_ir::Device::Cuda(0));
+    let planned = peak(&program, &|name| name == "x");
+    assert_eq!((planned.arena, planned.tensors, planned.step), (0, 2 * OWN_MEMORY, Some(1)));
+    assert_eq!(planned.alive, [("t".into(), OWN_MEMORY), ("y".into(), OWN_MEMORY)]);
+    let exe = executable(&driver, program, 0).unwrap();
+    assert_eq!(exe.arena_bytes(), 0);
+    driver.seen.lock().unwrap().clear();
+    let x = tensor(n);
+    let out = exe.run(vec![plain(&x)]).unwrap();
+    let RunOutput::Tensor(y) = &out[0] else { panic!() };
+    let seen = driver.seen.lock().unwrap().clone();
+    let [Seen::Launch { values: v0, .. }, Seen::Launch { values: v1, .. }] = &*seen else { panic!("{seen:?}") };
+    let t = v0[1];
+    let range = |at: u64| at..at + OWN_MEMORY as u64;
+    for other in [x.data_ptr().addr() as u64, y.data_ptr().addr() as u64] {
+        assert!(range(t).end <= other || range(other).end <= t);
+        assert!(v1.contains(&other));
+    }
+    assert!(v1.contains(&t));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::tensor::{TensorHandle, same_layout};
 use dispatcher::DispatcherCall;
 use permalloy_ir::{DType, Device};
 use shims::Shim;
+pub(crate) use shims::writes_into;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

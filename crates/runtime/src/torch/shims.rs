@@ -75,6 +75,12 @@ unsafe impl Send for Shim {}
 // SAFETY: as above.
 unsafe impl Sync for Shim {}
 
+/// Whether the operator's C function takes the memory of its result.
+pub(crate) fn writes_into(op: &str) -> bool {
+    let row = SHIMS.binary_search_by(|(name, _, _)| (*name).cmp(op));
+    row.is_ok_and(|r| SHIMS[r].2.starts_with('O'))
+}
+
 impl Shim {
     /// The operator's shim with its arguments, or the reason why there is none.
     pub fn prepare(api: &'static Api, on: Device, schema: &Schema, call: &ResolvedCall) -> Result<Shim, String> {
