@@ -245,6 +245,22 @@ def test_nan_and_infinity(interpret):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
 
 
+def long_softmax(x):
+    return torch.softmax(x, -1), torch.log_softmax(x, -1), torch.logsumexp(x, -1)
+
+
+def test_a_long_row_with_infinities_in_one_pass(interpret):
+    inf, nan, least = float("inf"), float("nan"), torch.finfo(torch.float32).min
+    x = rand(9, 8300)
+    x[0], x[1], x[2] = -inf, least, x[2].abs() * least
+    x[3, 100:], x[4, 8299], x[5, 4000], x[6, ::3] = -inf, inf, nan, -inf
+    x[7], x[8] = torch.arange(8300.0) * 0.1, torch.arange(8300.0) * -0.1
+    (program,), _ = trace.programs(long_softmax, [x])
+    assert any("add_exponential(" in x["source"] for x in trace.launches(program))
+    for ours, theirs in zip(interpret.run(program, [x]), long_softmax(x.double()), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=2e-6, atol=1e-38, equal_nan=True)
+
+
 def integers(x, y, s):
     yield_ = (x // y, torch.div(x, y, rounding_mode="trunc"), x % y, torch.fmod(x, y), x * y - x, x.abs(), x.sign())
     return *yield_, x & y, x | y, x ^ y, ~x, x << s, x >> s, torch.maximum(x, y), x.sum(1), x.amax(0), x**3

@@ -4,6 +4,7 @@ use crate::address;
 use crate::emit::{Emitter, Key, Value, bits, block_name, start_name};
 use crate::error::{Part, construct};
 use crate::expression;
+use crate::online;
 use crate::schedule::Walk;
 use permalloy_ir::{DType, Dim, PrimOp};
 use permalloy_loops::kernel::{Access, BufferId, KernelOp, OpId, OpKind, Over};
@@ -131,9 +132,9 @@ fn close_loops(e: &mut Emitter<'_>, loops: &[usize]) {
 }
 
 /// A total that a loop adds to.
-struct Total {
-    name: String,
-    dims: u32,
+pub(crate) struct Total {
+    pub name: String,
+    pub dims: u32,
 }
 
 /// Dims of every value, before anything is written.
@@ -154,7 +155,7 @@ pub(crate) fn dims_of_values(e: &Emitter<'_>) -> Vec<u32> {
     out
 }
 
-fn open_total(e: &mut Emitter<'_>, wish: &str, op: PrimOp, dtype: DType, dims: u32) -> Part<Total> {
+pub(crate) fn open_total(e: &mut Emitter<'_>, wish: &str, op: PrimOp, dtype: DType, dims: u32) -> Part<Total> {
     let name = e.name(wish);
     let (shape, start, held) = (e.shape(dims), expression::identity(op, dtype)?, expression::held(dtype)?);
     let depth = e.depth();
@@ -300,6 +301,8 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
         phase[i] += usize::from(matches!(op.kind, OpKind::Reduce { over: Over::Cols, .. }));
     }
     let last = phase.iter().copied().max().unwrap_or(0);
+    let online = online::pairs(e);
+    let paired = |i: usize| online.iter().any(|o| o.max == i || o.sum == i);
     // What is overwritten must not be read again in a later phase.
     let in_place = k.reads().iter().any(|b| k.writes().contains(b));
     let store_phase = |i: usize| if in_place { last } else { phase[i] };
@@ -313,10 +316,13 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             .iter()
             .enumerate()
             .filter_map(|(i, op)| match op.kind {
-                OpKind::Reduce { op: r, over: Over::Cols, x } if phase[x.0 as usize] == p => Some((i, r, x, op.dtype)),
+                OpKind::Reduce { op: r, over: Over::Cols, x } if phase[x.0 as usize] == p && !paired(i) => {
+                    Some((i, r, x, op.dtype))
+                }
                 _ => None,
             })
             .collect();
+        let pairs: Vec<&online::Online> = online.iter().filter(|o| phase[o.x.0 as usize] == p).collect();
         let of_phase = |t: &&Tail| phase[t.x.0 as usize] == p;
         let in_loop: Vec<&Tail> =
             tails.iter().filter(of_phase).filter(|t| varies(t.x.0 as usize) || folds(t)).collect();
@@ -326,9 +332,11 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             finish_tail(e, t, &v, k.op(t.x).dtype)?;
         }
         let inner: Vec<(usize, &KernelOp)> = here.into_iter().filter(|(i, _)| varies(*i)).collect();
-        if inner.is_empty() && reduces.is_empty() && in_loop.is_empty() {
+        if inner.is_empty() && reduces.is_empty() && pairs.is_empty() && in_loop.is_empty() {
             continue;
         }
+        let lanes =
+            (pairs.iter()).map(|o| Ok((*o, o.open(e, dims[o.x.0 as usize] | col_bits)?))).collect::<Part<Vec<_>>>()?;
         let mut totals = Vec::new();
         for (i, r, x, dtype) in &reduces {
             let over = dims[x.0 as usize] | col_bits;
@@ -343,6 +351,9 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
         for (i, op) in inner {
             write_store(e, i, op)?;
         }
+        for (pair, lanes) in &lanes {
+            pair.add(e, lanes, col_bits)?;
+        }
         for ((_, r, x, dtype), total) in reduces.iter().zip(&totals) {
             add_to(e, total, *r, *x, *dtype, col_bits)?;
         }
@@ -356,6 +367,9 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             }
         }
         close_loops(e, loops);
+        for (pair, lanes) in &lanes {
+            pair.close(e, lanes, &cols, col_bits)?;
+        }
         for ((i, r, _, dtype), total) in reduces.iter().zip(&totals) {
             let text = e.fold(*r, total.name.clone(), *dtype, &cols)?;
             let depth = e.depth();

@@ -36,6 +36,7 @@ mod json;
 mod kernel;
 mod launch;
 mod normalise;
+mod online;
 mod scatter;
 mod schedule;
 mod sorted;
