@@ -23,7 +23,7 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, generator, kernels, native, patterns, stubs
+from . import _core, dump, generator, kernel_cache, kernels, native, patterns, stubs
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
@@ -38,8 +38,8 @@ def backend(
     try:
         with config.patch(**(options or {})):
             session = Session()
-            if any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs):
-                kernels.start()
+            on_cuda = any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs)
+            graph = kernels.prepare(gm, example_inputs) if on_cuda else None
         compile_all = aot_autograd(
             fw_compiler=session.compiler("forward"),
             bw_compiler=session.compiler("backward"),
@@ -51,7 +51,10 @@ def backend(
     except (AttributeError, TypeError, ValueError) as e:
         raise _plain(type(e), str(e)) from e
     try:
-        return compile_all(gm, example_inputs)
+        compiled = compile_all(gm, example_inputs)
+        if graph is not None:
+            kernel_cache.keep_graph(graph)
+        return compiled
     except UnsupportedError as e:
         raise _plain(UnsupportedError, e.reason, e.operator, e.location) from e
     except InternalError as e:

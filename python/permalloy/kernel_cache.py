@@ -2,7 +2,8 @@
 
 A file is a line with the SHA-256 of all that follows, a line of JSON, and the machine code. It is read only if it belongs to
 this user, nobody else may write to it, and the digest matches; nothing in it is unpickled. Files come by atomic rename, so
-that processes may share the folder. Trouble with the disk costs a compile and nothing else.
+that processes may share the folder. Trouble with the disk costs a compile and nothing else. An empty file ``graphs/NAME``
+says that the kernels of a graph are there.
 """
 
 from __future__ import annotations
@@ -51,3 +52,14 @@ def store(key: str, meta: dict[str, Any], image: bytes) -> None:
     with contextlib.suppress(OSError):
         head = _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n"
         dump.write_atomically(os.path.join(folder(), key), head + body)
+
+
+def has_kernels_of(graph: str) -> bool:
+    """Whether all kernels of a graph were kept once. That they still are is not promised."""
+    return os.path.exists(os.path.join(config.cache_dir, "graphs", graph))
+
+
+def keep_graph(graph: str) -> None:
+    """Notes that all kernels of a graph are kept."""
+    with contextlib.suppress(OSError):
+        dump.write_atomically(os.path.join(config.cache_dir, "graphs", graph), b"")

@@ -16,9 +16,14 @@ import importlib.metadata
 import json
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import fx
+
 from . import kernel_cache
+from .config import config
 from .worker_pool import Pool, WorkerDied
 
 #: Seconds that one kernel may take.
@@ -36,10 +41,17 @@ _pool: Pool | None = None
 _idle: threading.Timer | None = None
 
 
-def start() -> None:
-    """Starts the workers, so that they are ready when the first kernels come. Returns at once."""
-    with contextlib.suppress(OSError):  # told when a kernel is asked for
-        _workers()
+def prepare(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
+    """Starts the workers, so that they are ready when the first kernels come, and returns at once. A graph whose kernels
+    were all kept before is taken to need none: starting them slows its tracing down. The result names the graph.
+    """
+    nodes = [(n.op, getattr(n.target, "__name__", str(n.target)), len(n.all_input_nodes)) for n in gm.graph.nodes]
+    types = [(str(x.dtype), str(x.shape)) if isinstance(x, torch.Tensor) else type(x).__name__ for x in inputs]
+    graph = hashlib.sha256(json.dumps([nodes, types, repr(config), _FORMAT, *_versions()]).encode()).hexdigest()
+    if not kernel_cache.has_kernels_of(graph):
+        with contextlib.suppress(OSError):  # told when a kernel is asked for
+            _workers()
+    return graph
 
 
 def stop() -> None:

@@ -112,6 +112,23 @@ def test_a_disk_that_cannot_be_written_costs_nothing_but_time(tmp_path):
     assert made[1].startswith(b"\x7fELF")
 
 
+def test_workers_start_for_a_graph_whose_kernels_are_not_kept(monkeypatch):
+    started = []
+    monkeypatch.setattr(kernels, "_workers", lambda: started.append(1))
+    gm, other = torch.fx.symbolic_trace(lambda x: x.sin() + 1), torch.fx.symbolic_trace(lambda x: x.cos() + 1)
+    inputs = [torch.ones(3)]
+    graph = kernels.prepare(gm, inputs)
+    assert kernels.prepare(gm, inputs) == graph and len(started) == 2
+    kernel_cache.keep_graph(graph)
+    assert kernels.prepare(gm, inputs) == graph and len(started) == 2
+    for unknown in [(other, inputs), (gm, [torch.ones(4)]), (gm, [torch.ones(3, dtype=torch.float16)])]:
+        kernels.prepare(*unknown)
+    assert len(started) == 5
+    with permalloy.config.patch(emulate_eager_casts=True):
+        kernels.prepare(gm, inputs)
+    assert len(started) == 6
+
+
 MANY = """
 import sys, permalloy
 from permalloy import kernels
