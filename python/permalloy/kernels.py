@@ -43,7 +43,7 @@ _idle: threading.Timer | None = None
 
 def prepare(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
     """Starts the workers, so that they are ready when the first kernels come, and returns at once. A graph whose kernels
-    were all kept before is taken to need none: starting them slows its tracing down. The result names the graph.
+    were all kept before is taken to need none, which would compete with its tracing. The result names the graph.
     """
     nodes = [(n.op, getattr(n.target, "__name__", str(n.target)), len(n.all_input_nodes)) for n in gm.graph.nodes]
     types = [(str(x.dtype), str(x.shape)) if isinstance(x, torch.Tensor) else type(x).__name__ for x in inputs]

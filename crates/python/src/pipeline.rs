@@ -238,7 +238,10 @@ pub fn triton_sources(
         let known: Vec<&str> = permalloy_triton::device::DEVICES.iter().map(|d| d.name).collect();
         CompileError::Options(format!("there is no device {device}; devices: {}", known.join(", ")))
     })?;
-    let options = permalloy_driver::Options { limits: device.limits(), ..Default::default() };
+    let mut options = permalloy_driver::Options { limits: device.limits(), ..Default::default() };
+    if device.family == permalloy_triton::device::Family::Cuda {
+        options.target = "cuda".to_string();
+    }
     let programs = permalloy_driver::programs(text, &options).map_err(driver_error)?;
     let tile = tile.map(|(outer, inner, warps)| permalloy_triton::TileChoice { outer, inner, warps });
     let how = permalloy_triton::Options { deterministic, tile, ..Default::default() };

@@ -17,8 +17,12 @@ pub struct Tiles {
     pub pointwise: u32,
     /// Longest row that a program holds as a whole.
     pub persistent: u32,
-    /// Points of the tile of a row reduction, whole or looped.
+    /// Points of the tile of a reduction.
     pub reduction: u32,
+    /// Points of a tile of whole rows, if it is of no column reduction.
+    pub rows: u32,
+    /// Points of the tile of a sum of everything.
+    pub total: u32,
     /// Kept elements of the tile of a column reduction; the rest of `reduction` is rows.
     pub columns: u32,
     /// Elements that one warp should hold of a tile.
@@ -60,9 +64,17 @@ pub struct Device {
     pub tiles: Tiles,
 }
 
-const CUDA_TILES: Tiles = Tiles { pointwise: 1024, persistent: 8192, reduction: 4096, columns: 128, per_warp: 512 };
-const ASCEND_TILES: Tiles =
-    Tiles { pointwise: 2048, persistent: 4096, reduction: 2048, columns: 256, per_warp: u32::MAX };
+const CUDA_TILES: Tiles =
+    Tiles { pointwise: 1024, persistent: 8192, reduction: 4096, rows: 1024, total: 2048, columns: 128, per_warp: 512 };
+const ASCEND_TILES: Tiles = Tiles {
+    pointwise: 2048,
+    persistent: 4096,
+    reduction: 2048,
+    rows: 2048,
+    total: 2048,
+    columns: 256,
+    per_warp: u32::MAX,
+};
 
 const CUDA: Device = Device {
     name: "cuda-sm90",

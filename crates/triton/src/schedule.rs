@@ -12,11 +12,11 @@
 //! What programs hold parts of goes to scratch memory, one slot a program, and a second launch adds the slots in their
 //! order: results do not depend on timing.
 
-use crate::device::Device;
+use crate::device::{Device, Family};
 use crate::error::{Part, construct};
 use crate::{Options, TileChoice};
 use permalloy_ir::{Dim, SymbolValues};
-use permalloy_loops::kernel::{AxisRole, Kernel, OpKind, Over};
+use permalloy_loops::kernel::{AxisRole, Kernel, KernelOp, OpKind, Over};
 
 /// How a dim of the tile is walked.
 #[derive(Clone, PartialEq, Debug)]
@@ -81,6 +81,11 @@ fn power(n: i64) -> u32 {
     (n.clamp(1, 1 << 20) as u32).next_power_of_two()
 }
 
+/// Blocks overshoot by a sixteenth at most.
+fn fills(size: i64, block: u32) -> bool {
+    (size as u64).next_multiple_of(u64::from(block)) <= (size + size / 16) as u64
+}
+
 impl Scheduler<'_> {
     fn hint(&self, d: &Dim) -> i64 {
         // A size that cannot be estimated is taken to be middling.
@@ -128,10 +133,15 @@ impl Scheduler<'_> {
     }
 
     fn made(&self, dims: Vec<TileDim>, points: u32) -> Schedule {
-        let rank = dims.iter().filter(|d| d.position.is_some()).count();
         let warps = self.warps(points);
-        let tile = self.options.tile;
-        let num_warps = tile.map_or(warps, |t| t.warps.clamp(1, self.device.max_warps));
+        self.made_with(dims, warps)
+    }
+
+    /// With so many warps, unless a tuner asked for another number.
+    fn made_with(&self, dims: Vec<TileDim>, warps: u32) -> Schedule {
+        let rank = dims.iter().filter(|d| d.position.is_some()).count();
+        let warps = self.options.tile.map_or(warps, |t| t.warps);
+        let num_warps = warps.clamp(1, self.device.max_warps);
         Schedule { dims, rank, num_warps, num_stages: 1, cols: vec![], rows: vec![], all: vec![] }
     }
 
@@ -149,6 +159,13 @@ impl Scheduler<'_> {
         let points = self.device.tiles.pointwise;
         let all: Vec<usize> = (0..n).collect();
         let other = if n < 2 { None } else { self.contiguous_axis() };
+        if other.is_none() && self.has_row_constants() {
+            let outer = (0..n - 1).collect();
+            let block = self.blocks(1, points).1;
+            return Ok(
+                self.made(vec![self.scalar("z", outer), self.dim("x", vec![n - 1], 0, block, Walk::Grid)], block)
+            );
+        }
         if n < 2 || (other.is_none() && self.device.divides_tile_index) {
             let block = self.blocks(1, points.min(power(self.hint(&self.size(&all))))).1;
             return Ok(self.made(vec![self.dim("x", all, 0, block, Walk::Grid)], block));
@@ -176,6 +193,21 @@ impl Scheduler<'_> {
         Ok(self.made(dims, y_block * x))
     }
 
+    /// Rows are many blocks long, and some operand has one value a row: as a scalar of the program it is loaded once and not
+    /// at every point, and no index is divided.
+    fn has_row_constants(&self) -> bool {
+        let Some(last) = self.kernel.axes.len().checked_sub(1).filter(|last| *last > 0) else { return false };
+        let (size, points) = (self.hint(&self.kernel.axes[last].size), i64::from(self.device.tiles.pointwise));
+        let constant = |k: &OpKind| match k {
+            OpKind::Load { access, .. } => access.ignores(last) && (0..last).any(|a| !access.ignores(a)),
+            _ => false,
+        };
+        self.device.divides_tile_index
+            && size >= 4 * points
+            && fills(size, self.device.tiles.pointwise)
+            && self.kernel.ops.iter().any(|o| constant(&o.kind))
+    }
+
     /// An axis other than the innermost along which some access is contiguous while it is not along the innermost.
     fn contiguous_axis(&self) -> Option<usize> {
         let n = self.kernel.axes.len();
@@ -189,13 +221,14 @@ impl Scheduler<'_> {
         })
     }
 
-    fn row_blocks(&self, size: &Dim, streams: usize) -> (bool, u32, u32) {
+    /// Whether rows are held whole, and the blocks of a tile of `points`.
+    fn row_blocks(&self, size: &Dim, points: u32) -> (bool, u32, u32) {
         let t = self.device.tiles;
         // Many operands of a long row do not fit into registers together.
-        let longest = if streams > 4 { t.persistent / 2 } else { t.persistent };
+        let longest = if self.streams() > 4 { t.persistent / 2 } else { t.persistent };
         let whole = size.as_const().is_some_and(|n| n <= i64::from(longest));
         let r = if whole { power(self.hint(size)) } else { power(self.hint(size)).min(t.reduction / 2) };
-        (whole, (t.reduction / r).max(1), r)
+        (whole, (points / r).max(1), r)
     }
 
     fn streams(&self) -> usize {
@@ -205,13 +238,22 @@ impl Scheduler<'_> {
     /// Kept × folded, folded in a loop where it is long.
     fn inner(&self) -> Part<Schedule> {
         let (kept, folded) = (self.axes(|r| r != AxisRole::Col), self.axes(|r| r == AxisRole::Col));
-        let (whole, x, r) = self.row_blocks(&self.size(&folded), self.streams());
-        let x = if whole { x.min(power(self.hint(&self.size(&kept)))) } else { 1 };
+        let t = self.device.tiles;
+        let rows = self.hint(&self.size(&kept));
+        let (whole, x, r) = self.row_blocks(&self.size(&folded), t.rows);
+        // Few programs do not hide the latency of their loads from each other: each gets more warps.
+        let few = self.device.max_warps > 1 && rows <= i64::from(self.device.cores) * 16;
+        let (x, r, warps) = match (whole, few) {
+            (true, _) => (x.min(power(rows)), r, self.warps(2 * t.rows.max(r))),
+            (false, true) => (1, r.max(t.reduction.min(power(self.hint(&self.size(&folded))))), self.device.max_warps),
+            (false, false) if self.has_misaligned_rows() => (1, r, self.warps(2 * r)),
+            (false, false) => (1, r, self.warps(r)),
+        };
         let (x, r) = self.blocks(x, r);
         let walk = if whole { Walk::Whole } else { Walk::Loop };
         let r = if whole { power(self.hint(&self.size(&folded))) } else { r };
         let dims = vec![self.dim("x", kept, 0, x, Walk::Grid), self.dim("r", folded, 1, r, walk)];
-        Ok(Schedule { cols: vec![1], ..self.made(dims, x * r) })
+        Ok(Schedule { cols: vec![1], ..self.made_with(dims, warps) })
     }
 
     /// Parts such that every core has work, and the elements of each.
@@ -240,11 +282,40 @@ impl Scheduler<'_> {
     fn outer(&self) -> Part<Schedule> {
         let (kept, folded) = (self.axes(|r| r != AxisRole::Row), self.axes(|r| r == AxisRole::Row));
         let t = self.device.tiles;
-        let x = t.columns.min(power(self.hint(&self.size(&kept))));
-        let (r, x) = self.blocks((t.reduction / x).min(power(self.hint(&self.size(&folded)))), x);
+        let (rows, columns) = (self.hint(&self.size(&folded)), self.hint(&self.size(&kept)));
+        let wide = columns >= 2048 && fills(columns, 8 * t.columns);
+        let (points, x) = match () {
+            () if self.device.family != Family::Cuda => (t.reduction, t.columns),
+            // Few rows: more programs, by fewer columns.
+            () if self.undivided => (t.reduction / 2, t.columns / 8),
+            () if self.streams() <= 3 => (t.reduction / 2, t.columns / 2),
+            () if wide => (t.reduction, 8 * t.columns),
+            () => (t.reduction, t.columns),
+        };
+        let x = x.min(power(columns));
+        let (r, x) = self.blocks((points / x).min(power(rows)), x);
         let walk = self.divided(&self.size(&folded), r, self.blocks_of(&self.size(&kept), x));
         let dims = vec![self.dim("r", folded, 0, r, walk), self.dim("x", kept, 1, x, Walk::Grid)];
-        Ok(Schedule { rows: vec![0], ..self.made(dims, x * r) })
+        let warps = self.warps(match () {
+            () if x > t.columns => x * r / 2,
+            () if self.undivided => x * r * 2,
+            () => x * r,
+        });
+        Ok(Schedule { rows: vec![0], ..self.made_with(dims, warps) })
+    }
+
+    /// Some row begins where a wide access does not.
+    fn has_misaligned_rows(&self) -> bool {
+        let last = self.kernel.axes.len() - 1;
+        let misaligned = |o: &KernelOp| match &o.kind {
+            OpKind::Load { access, .. } | OpKind::Store { access, .. } => {
+                let width = i64::from(self.device.access_bytes) / o.dtype.size().max(1) as i64;
+                let rows = access.strides[..last].iter().filter_map(Dim::as_const);
+                access.strides[last].is_const(1) && rows.into_iter().any(|s| s % width.max(1) != 0)
+            }
+            _ => false,
+        };
+        self.kernel.ops.iter().any(misaligned)
     }
 
     /// Everything but batches folded; axes that are folded are columns by now.
@@ -255,14 +326,15 @@ impl Scheduler<'_> {
             return self.total_of_affine(kept, folded);
         }
         let size = self.size(&folded);
-        let r = t.reduction.min(power(self.hint(&size)));
-        let (x, r) = self.blocks((t.reduction / r).min(power(self.hint(&self.size(&kept)))), r);
+        let r = t.total.min(power(self.hint(&size)));
+        let (x, r) = self.blocks((t.total / r).min(power(self.hint(&self.size(&kept)))), r);
         let walk = match size.as_const() {
             Some(n) if n <= i64::from(r) => Walk::Whole,
             _ => self.divided(&size, r, self.blocks_of(&self.size(&kept), x)),
         };
         let dims = vec![self.dim("x", kept, 0, x, Walk::Grid), self.dim("r", folded, 1, r, walk)];
-        Ok(Schedule { all: vec![1], ..self.made(dims, x * r) })
+        let warps = self.warps(2 * x * r);
+        Ok(Schedule { all: vec![1], ..self.made_with(dims, warps) })
     }
 
     /// Folded axes that do not merge: the innermost two are the tile, the others scalars of the program.
@@ -297,7 +369,9 @@ impl Scheduler<'_> {
         let (rows, cols) = (self.axes(|r| r == AxisRole::Row), self.axes(|r| r == AxisRole::Col));
         let mut dims = self.batches();
         let (row_size, col_size) = (self.size(&rows), self.size(&cols));
-        let (whole, x, r) = self.row_blocks(&col_size, self.streams());
+        let points = self.device.tiles.reduction;
+        let points = if self.device.family == Family::Cuda { points / 2 } else { points };
+        let (whole, x, r) = self.row_blocks(&col_size, points);
         // Columns of several loops leave no loop for the rows.
         let whole = whole && (cols.len() < 2 || self.device.divides_tile_index);
         let (x, r) = self
@@ -308,7 +382,9 @@ impl Scheduler<'_> {
         let at = dims.len();
         dims.push(self.dim("x", rows, 0, x, x_walk));
         dims.push(self.dim("r", cols, 1, r, if whole { Walk::Whole } else { Walk::Loop }));
-        Ok(Schedule { cols: vec![at + 1], rows: vec![at], all: vec![at, at + 1], ..self.made(dims, x * r) })
+        // Sums of rows end in each round of the loop: the fewer warps share a row, the less they wait for each other.
+        let warps = self.warps(if whole { x * r / 2 } else { x * r });
+        Ok(Schedule { cols: vec![at + 1], rows: vec![at], all: vec![at, at + 1], ..self.made_with(dims, warps) })
     }
 
     fn rows_and_all(&self) -> Part<Schedule> {

@@ -13,13 +13,13 @@ graph "statistics" inference {
   output %y
 }
 // expect:
-// # scratch 0: 192 of f32
+// # scratch 0: 384 of f32
 // # k0_mul_sum
 // #   prim.cast
 // #   prim.mul
 // #   prim.sum
 // # x < 3: blocks of 1, one a program
-// # r < 262144: blocks of 4096, in a loop over one of 64 runs of 4096
+// # r < 262144: blocks of 2048, in a loop over one of 128 runs of 2048
 // import triton
 // import triton.language as tl
 //
@@ -27,12 +27,12 @@ graph "statistics" inference {
 // @triton.jit
 // def k0_mul_sum(x_ptr, sum_4_slots_ptr, X_BLOCK: tl.constexpr, R_BLOCK: tl.constexpr):
 //     tile = tl.program_id(0)
-//     r_tile = tile % 64
-//     tiles = tile // 64
+//     r_tile = tile % 128
+//     tiles = tile // 128
 //     ix = tiles * X_BLOCK + tl.arange(0, X_BLOCK)[:, None]
 //     sum_4 = tl.full([X_BLOCK, R_BLOCK], 0.0, tl.float32)
-//     r_first = r_tile * 4096
-//     for r_start in range(r_first, tl.minimum(r_first + 4096, 262144), R_BLOCK):
+//     r_first = r_tile * 2048
+//     for r_start in range(r_first, tl.minimum(r_first + 2048, 262144), R_BLOCK):
 //         ir = r_start + tl.arange(0, R_BLOCK)[None, :]
 //         i2 = ir % 4096
 //         i1 = ir // 4096
@@ -41,11 +41,11 @@ graph "statistics" inference {
 //         sum_4 = sum_4 + mul_3
 //     sum_4_2 = tl.sum(sum_4, 1, keep_dims=True)
 //     tl.store(sum_4_slots_ptr + (ix + r_tile * 3), sum_4_2)
-// # launch 192 programs, 8 warps: x_ptr=%x, sum_4_slots_ptr=scratch 0 aligned, X_BLOCK=1, R_BLOCK=4096
+// # launch 384 programs, 8 warps: x_ptr=%x, sum_4_slots_ptr=scratch 0 aligned, X_BLOCK=1, R_BLOCK=2048
 //
 // # k0_mul_sum_total
 // #   sum of the parts of the programs before
-// # r < 64: blocks of 64, in a loop
+// # r < 128: blocks of 128, in a loop
 // # x < 3: blocks of 4, one a program
 // import triton
 // import triton.language as tl
@@ -56,13 +56,13 @@ graph "statistics" inference {
 //     ix = tl.arange(0, X_BLOCK)[None, :]
 //     ix_in = ix < 3
 //     sum_1 = tl.full([R_BLOCK, X_BLOCK], 0.0, tl.float32)
-//     for r_start in range(0, 64, R_BLOCK):
+//     for r_start in range(0, 128, R_BLOCK):
 //         ir = r_start + tl.arange(0, R_BLOCK)[:, None]
 //         sum_4_slots = tl.load(sum_4_slots_ptr + (3 * ir + ix), mask=ix_in, other=0.0)
 //         sum_1 = sum_1 + sum_4_slots
 //     sum_1_2 = tl.sum(sum_1, 0, keep_dims=True)
 //     tl.store(v4_ptr + ix, sum_1_2, mask=ix_in)
-// # launch 1 programs, 1 warps: sum_4_slots_ptr=scratch 0 aligned, v4_ptr=%v4 aligned, R_BLOCK=64, X_BLOCK=4
+// # launch 1 programs, 2 warps: sum_4_slots_ptr=scratch 0 aligned, v4_ptr=%v4 aligned, R_BLOCK=128, X_BLOCK=4
 //
 // # k1_div
 // #   prim.div
@@ -81,14 +81,14 @@ graph "statistics" inference {
 //     tl.store(v7_ptr + ix, div_2, mask=ix_in)
 // # launch 1 programs, 1 warps: v4_ptr=%v4 aligned, v7_ptr=%v7 aligned, X_BLOCK=4
 //
-// # scratch 0: 192 of f32
+// # scratch 0: 384 of f32
 // # k2_mul_sub_sum
 // #   prim.cast
 // #   prim.mul
 // #   prim.sub
 // #   prim.sum
 // # x < 3: blocks of 1, one a program
-// # r < 262144: blocks of 4096, in a loop over one of 64 runs of 4096
+// # r < 262144: blocks of 2048, in a loop over one of 128 runs of 2048
 // import triton
 // import triton.language as tl
 //
@@ -96,13 +96,13 @@ graph "statistics" inference {
 // @triton.jit
 // def k2_mul_sub_sum(x_ptr, v7_ptr, sum_6_slots_ptr, X_BLOCK: tl.constexpr, R_BLOCK: tl.constexpr):
 //     tile = tl.program_id(0)
-//     r_tile = tile % 64
-//     tiles = tile // 64
+//     r_tile = tile % 128
+//     tiles = tile // 128
 //     ix = tiles * X_BLOCK + tl.arange(0, X_BLOCK)[:, None]
 //     sum_6 = tl.full([X_BLOCK, R_BLOCK], 0.0, tl.float32)
-//     r_first = r_tile * 4096
+//     r_first = r_tile * 2048
 //     v7 = tl.load(v7_ptr + ix)
-//     for r_start in range(r_first, tl.minimum(r_first + 4096, 262144), R_BLOCK):
+//     for r_start in range(r_first, tl.minimum(r_first + 2048, 262144), R_BLOCK):
 //         ir = r_start + tl.arange(0, R_BLOCK)[None, :]
 //         i2 = ir % 4096
 //         i1 = ir // 4096
@@ -112,11 +112,11 @@ graph "statistics" inference {
 //         sum_6 = sum_6 + sub_5
 //     sum_6_2 = tl.sum(sum_6, 1, keep_dims=True)
 //     tl.store(sum_6_slots_ptr + (ix + r_tile * 3), sum_6_2)
-// # launch 192 programs, 8 warps: x_ptr=%x, v7_ptr=%v7 aligned, sum_6_slots_ptr=scratch 0 aligned, X_BLOCK=1, R_BLOCK=4096
+// # launch 384 programs, 8 warps: x_ptr=%x, v7_ptr=%v7 aligned, sum_6_slots_ptr=scratch 0 aligned, X_BLOCK=1, R_BLOCK=2048
 //
 // # k2_mul_sub_sum_total
 // #   sum of the parts of the programs before
-// # r < 64: blocks of 64, in a loop
+// # r < 128: blocks of 128, in a loop
 // # x < 3: blocks of 4, one a program
 // import triton
 // import triton.language as tl
@@ -127,19 +127,20 @@ graph "statistics" inference {
 //     ix = tl.arange(0, X_BLOCK)[None, :]
 //     ix_in = ix < 3
 //     sum_1 = tl.full([R_BLOCK, X_BLOCK], 0.0, tl.float32)
-//     for r_start in range(0, 64, R_BLOCK):
+//     for r_start in range(0, 128, R_BLOCK):
 //         ir = r_start + tl.arange(0, R_BLOCK)[:, None]
 //         sum_6_slots = tl.load(sum_6_slots_ptr + (3 * ir + ix), mask=ix_in, other=0.0)
 //         sum_1 = sum_1 + sum_6_slots
 //     sum_1_2 = tl.sum(sum_1, 0, keep_dims=True)
 //     tl.store(v11_ptr + ix, sum_1_2, mask=ix_in)
-// # launch 1 programs, 1 warps: sum_6_slots_ptr=scratch 0 aligned, v11_ptr=%v11 aligned, R_BLOCK=64, X_BLOCK=4
+// # launch 1 programs, 2 warps: sum_6_slots_ptr=scratch 0 aligned, v11_ptr=%v11 aligned, R_BLOCK=128, X_BLOCK=4
 //
 // # k3_mul_sub
 // #   prim.cast
 // #   prim.mul (2 times)
 // #   prim.sub
-// # x < 786432: blocks of 1024, one a program
+// # z < 192: one a program
+// # x < 4096: blocks of 1024, one a program
 // import triton
 // import triton.language as tl
 //
@@ -147,14 +148,17 @@ graph "statistics" inference {
 // @triton.jit
 // def k3_mul_sub(x_ptr, v7_ptr, v11_ptr, y_ptr, X_BLOCK: tl.constexpr):
 //     tile = tl.program_id(0)
-//     ix = tile * X_BLOCK + tl.arange(0, X_BLOCK)
-//     x = tl.load(x_ptr + ix).to(tl.float32)
+//     x_tile = tile % 4
+//     tiles = tile // 4
+//     iz = tiles
+//     ix = x_tile * X_BLOCK + tl.arange(0, X_BLOCK)
+//     x = tl.load(x_ptr + (4096 * iz + ix)).to(tl.float32)
 //     mul_3 = x * 2.0
-//     i1 = (ix // 4096) % 3
+//     i1 = iz % 3
 //     v7 = tl.load(v7_ptr + i1)
 //     sub_5 = mul_3 - v7
 //     v11 = tl.load(v11_ptr + i1)
 //     mul_7 = sub_5 * v11
-//     tl.store(y_ptr + ix, mul_7)
+//     tl.store(y_ptr + (4096 * iz + ix), mul_7)
 // # launch 768 programs, 2 warps: x_ptr=%x, v7_ptr=%v7 aligned, v11_ptr=%v11 aligned, y_ptr=%y aligned, X_BLOCK=1024
 //

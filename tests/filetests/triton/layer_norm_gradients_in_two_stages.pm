@@ -22,7 +22,7 @@ graph "layer_norm_backward" backward {
 // #   prim.mul (6 times)
 // #   prim.sum (4 times)
 // #   prim.div (2 times)
-// # x < 16384: blocks of 4, in a loop over one of 512 runs of 32
+// # x < 16384: blocks of 2, in a loop over one of 512 runs of 32
 // # r < 768: whole, as a block of 1024
 // import triton
 // import triton.language as tl
@@ -64,12 +64,12 @@ graph "layer_norm_backward" backward {
 //     tl.store(sum_20_slots_ptr + (ir + tile * 768), sum_20_2, mask=ir_in)
 //     sum_22_2 = tl.sum(sum_22, 0, keep_dims=True)
 //     tl.store(sum_22_slots_ptr + (ir + tile * 768), sum_22_2, mask=ir_in)
-// # launch 512 programs, 8 warps: rstd_ptr=%rstd, dy_ptr=%dy, w_ptr=%w, x_ptr=%x, mean_ptr=%mean, dx_ptr=%dx aligned, sum_20_slots_ptr=scratch 0 aligned, sum_22_slots_ptr=scratch 1 aligned, X_BLOCK=4, R_BLOCK=1024
+// # launch 512 programs, 2 warps: rstd_ptr=%rstd, dy_ptr=%dy, w_ptr=%w, x_ptr=%x, mean_ptr=%mean, dx_ptr=%dx aligned, sum_20_slots_ptr=scratch 0 aligned, sum_22_slots_ptr=scratch 1 aligned, X_BLOCK=2, R_BLOCK=1024
 //
 // # k0_sub_mul_sum_div_total
 // #   sum of the parts of the programs before
-// # r < 512: blocks of 32, in a loop
-// # x < 768: blocks of 128, one a program
+// # r < 512: blocks of 128, in a loop
+// # x < 768: blocks of 16, one a program
 // import triton
 // import triton.language as tl
 //
@@ -90,5 +90,5 @@ graph "layer_norm_backward" backward {
 //     tl.store(dw_ptr + ix, sum_1_2)
 //     sum_4_2 = tl.sum(sum_4, 0, keep_dims=True)
 //     tl.store(db_ptr + ix, sum_4_2)
-// # launch 6 programs, 8 warps: sum_20_slots_ptr=scratch 0 aligned, sum_22_slots_ptr=scratch 1 aligned, dw_ptr=%dw aligned, db_ptr=%db aligned, R_BLOCK=32, X_BLOCK=128
+// # launch 48 programs, 8 warps: sum_20_slots_ptr=scratch 0 aligned, sum_22_slots_ptr=scratch 1 aligned, dw_ptr=%dw aligned, db_ptr=%db aligned, R_BLOCK=128, X_BLOCK=16
 //

@@ -44,6 +44,6 @@ graph "mean" inference {
 //         x_2 = tl.load(x_ptr + (s1 * ix + ir), mask=ix_in & ir_in, other=0.0)
 //         sub_4 = x_2 - div_3
 //         tl.store(y_ptr + (s1 * ix + ir), sub_4, mask=ix_in & ir_in)
-// # launch s0 programs, 1 warps: x_ptr=%x, y_ptr=%y aligned, s0=s0, s1=s1, X_BLOCK=1, R_BLOCK=16
+// # launch s0 programs, 16 warps: x_ptr=%x, y_ptr=%y aligned, s0=s0, s1=s1, X_BLOCK=1, R_BLOCK=16
 // # requires s0*s1 <= 2146435071
 //
