@@ -1,4 +1,5 @@
 //! Where the time of a step goes: per kernel and per native operator, over all runs of the process.
+//! For a device it is the host's time, which launches and does not wait.
 //!
 //! Off unless `PERMALLOY_PROFILE` is set to something other than `0`; then each step costs two clock reads more, and
 //! [`table`] says what was measured.
