@@ -168,8 +168,8 @@ pub fn compile_kernel(
     let mut exclusive = compile(&k, &layout, row_axes, true)?;
     if let Some(width) = Width::of(level) {
         let (read, written) = traffic(&k);
-        // The cache is shared, and what just fits is better left there for the next reader.
-        let stream = read + written > last_level_cache() / 2 * 3;
+        // What fits into the cache is better left there for the next reader.
+        let stream = read + written > last_level_cache();
         fuse(&mut exclusive, &layout, width, true, stream);
     }
     let cut = cut(&layout, &exclusive);
@@ -280,6 +280,12 @@ impl CompiledKernel {
 
     pub fn bytes_written(&self) -> usize {
         self.bytes_written
+    }
+
+    /// Passes over each block of rows: reductions over columns part them, but where one function runs all of a row's there is
+    /// one.
+    pub fn passes(&self) -> usize {
+        self.exclusive.phases.len()
     }
 
     /// Tasks a run consists of; it depends on sizes alone.

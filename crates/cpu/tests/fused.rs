@@ -3,9 +3,10 @@
 
 mod support;
 
+use permalloy_cpu::{compile_kernel, isa::IsaLevel};
 use permalloy_ir::{DType, Dim, PrimOp, PrimOp::*};
 use permalloy_loops::kernel::*;
-use support::build::Case;
+use support::build::{self, Case};
 
 fn rows_cols(rows: i64, cols: i64) -> Case {
     Case::new(&[(rows, AxisRole::Row), (cols, AxisRole::Col)])
@@ -134,6 +135,55 @@ fn several_reductions_at_once() {
     let mut b = several_reductions(20, 40);
     b.special = true;
     b.check(6);
+}
+
+/// Phases of a row follow each other in one function: with row-level arithmetic between reductions, values kept from phase to
+/// phase, some of them stored too, and row-level results that are stored although no later phase reads them.
+#[test]
+fn phases_of_a_row() {
+    let sizes = [(1, 25), (5, 24), (19, 100), (40, 1024), (33, 1027), (3, 4099), (700, 64)];
+    for (x_type, (rows, cols)) in [DType::F32, DType::BF16].into_iter().flat_map(|t| sizes.map(|s| (t, s))) {
+        for stored in [false, true] {
+            let mut b = rows_cols(rows, cols);
+            let x = b.load(x_type, &[0, 1]);
+            let x = b.cast(x, DType::F32);
+            let (weight, shift) = (b.load(DType::F32, &[1]), b.load(DType::F32, &[0]));
+            let n = b.constant(cols as f64, DType::F32);
+            let total = b.reduce(Sum, Over::Cols, x);
+            let mean = b.bin(Div, total, n);
+            b.store(mean, &[0]);
+            let d = b.bin(Sub, x, mean);
+            let square = b.bin(Mul, d, d);
+            let squares = b.reduce(Sum, Over::Cols, square);
+            let variance = b.bin(Div, squares, n);
+            let one = b.constant(1.0, DType::F32);
+            let more = b.bin(Add, variance, one);
+            let scale = b.un(Rsqrt, more);
+            b.store(scale, &[0]);
+            let half = b.bin(Mul, d, scale);
+            let kept = b.un(Exp, half);
+            if stored {
+                b.store_as(kept, x_type, &[0, 1]);
+            }
+            let top = b.reduce(Amax, Over::Cols, kept);
+            let shifted = b.bin(Add, top, shift);
+            let logarithm = b.un(Log, squares);
+            b.store(logarithm, &[0]);
+            let y = b.bin(Div, kept, shifted);
+            let y = b.bin(Mul, y, weight);
+            b.store_as(y, x_type, &[0, 1]);
+            let columns = b.reduce(Sum, Over::Rows, y);
+            b.store(columns, &[1]);
+            b.check(8);
+            // The others have too short or too long rows.
+            if (64..2000).contains(&cols) {
+                for level in build::levels().into_iter().filter(|l| *l != IsaLevel::Portable) {
+                    let compiled = compile_kernel(&b.kernel, &b.buffers, &b.symbols, level).unwrap();
+                    assert_eq!(compiled.passes(), 1, "{level:?}, {rows} x {cols}:\n{}", b.kernel);
+                }
+            }
+        }
+    }
 }
 
 /// Results larger than the caches are written past them where rows are aligned, and as usual where they are not.

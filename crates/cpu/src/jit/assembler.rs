@@ -109,6 +109,8 @@ pub(super) const SHUFFLE_QUARTERS: Opcode = op(3, 1, 0x23);
 pub(super) const SHUFFLE_LANES: Opcode = op(3, 1, 0x04);
 /// The first eight lanes of f32 as f64.
 pub(super) const WIDEN_F32: Opcode = op(1, 0, 0x5a);
+/// The first lane of f64 as f32; the others are those of src1.
+pub(super) const NARROW_ONE_F64: Opcode = op(1, 3, 0x5a).wide().xmm();
 pub(super) const ADD_F64: Opcode = op(1, 1, 0x58).wide();
 /// Sixteen bytes.
 pub(super) const LOAD_BYTES: Opcode = op(1, 3, 0x6f).xmm();
@@ -203,7 +205,7 @@ pub(super) enum When {
 }
 
 /// Code under construction, with its constants.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Assembler {
     pub width: Width,
     pub bytes: Vec<u8>,
@@ -430,6 +432,13 @@ impl Assembler {
         self.bytes.extend([0x72, 5, 0xb9, 16, 0, 0, 0]);
         // mov r8d, 1; shl r8d, cl; dec r8d
         self.bytes.extend([0x41, 0xb8, 1, 0, 0, 0, 0x41, 0xd3, 0xe0, 0x41, 0xff, 0xc8]);
+        self.mask_from_general(1, R8);
+    }
+
+    /// Mask register 1 = the first lane. Overwrites r8.
+    pub(super) fn first_lane_mask(&mut self) {
+        // mov r8d, 1
+        self.bytes.extend([0x41, 0xb8, 1, 0, 0, 0]);
         self.mask_from_general(1, R8);
     }
 

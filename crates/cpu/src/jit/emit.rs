@@ -2,9 +2,10 @@
 //!
 //! The function takes an array and a number of elements. The array holds the arguments (pointers to vectors and to single
 //! values), by how many bytes each moves from row to row, and the number of rows, which is at least one. For each row it runs
-//! the program over all elements, a vector at a time, two or four times in a row where registers allow. Of the last vector,
-//! lanes are masked off where there are mask registers; elsewhere the last elements are taken one by one. Values live in
-//! registers throughout; a program that needs more than there are is refused, and the caller cuts it.
+//! its sections one after the other: a program over all elements of the row, a vector at a time, several times in a row where
+//! registers allow, or over one value of the row. Of the last vector, lanes are masked off where there are mask registers;
+//! elsewhere the last few elements are taken one by one. Values live in registers throughout a section; one that needs more
+//! than there are is refused, and the caller cuts it.
 
 use super::assembler::*;
 use super::lanes::{Lane, Op, Type, Value};
@@ -42,20 +43,75 @@ pub(super) const AT_R8: Operand = Operand::Memory { base: R8, scale: 0, displace
 
 pub(super) const INFINITY: u64 = 0x7f80_0000;
 
-/// Machine code for the program, or None if it needs too many registers. `arguments`: how many there are. `streaming`: what
+/// A part of a function.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Section<'a> {
+    pub lanes: &'a [Lane],
+    /// Runs over the first element alone.
+    pub once: bool,
+}
+
+/// Machine code for the sections, or None if one needs too many registers. `arguments`: how many there are. `streaming`: what
 /// is written by [`Op::Stream`] goes past the caches, and must be aligned to 64 bytes in each row.
-pub(super) fn emit(lanes: &[Lane], arguments: usize, streaming: bool, width: Width) -> Option<Vec<u8>> {
-    let folds = lanes.iter().any(|l| matches!(l.op, Op::Fold(..)));
-    let unrolls: &[usize] = if folds || lanes.len() < 12 { &[4, 2, 1] } else { &[2, 1] };
+pub(super) fn emit(sections: &[Section<'_>], arguments: usize, streaming: bool, width: Width) -> Option<Vec<u8>> {
+    let mut a = Assembler::new(width);
+    let pointers = sections.iter().map(|s| walked(s.lanes).len()).max()?.min(POINTERS.len());
+    let used: Vec<u8> = KEPT.into_iter().filter(|r| POINTERS[..pointers].contains(r)).collect();
+    used.iter().for_each(|r| a.push(*r));
+    let row = a.label();
+    a.bind(row);
+    for s in sections {
+        a = section(*s, arguments, streaming, &a)?;
+    }
+    for p in 0..arguments {
+        a.argument(R8, arguments + p);
+        a.add_to_argument(p);
+    }
+    a.count_argument(2 * arguments);
+    a.jump_if(When::NotEqual, row);
+    used.iter().rev().for_each(|r| a.pop(*r));
+    a.ret();
+    a.finish()
+}
+
+/// Writes a section behind what is there.
+fn section(s: Section<'_>, arguments: usize, streaming: bool, before: &Assembler) -> Option<Assembler> {
+    let folds = s.lanes.iter().filter(|l| matches!(l.op, Op::Fold(..))).count();
+    // With half as many lanes, twice as many sums keep their rounding errors as small.
+    let unrolls: &[usize] = match (folds, before.width) {
+        _ if s.once => &[1],
+        (1, Width::Half) => &[8, 4, 2, 1],
+        (0, _) if s.lanes.len() >= 12 => &[2, 1],
+        _ => &[4, 2, 1],
+    };
     for hold in [true, false] {
         for unroll in unrolls {
-            let emitter = Emitter::new(lanes, arguments, *unroll, hold, width).map(|e| Emitter { streaming, ..e });
-            if let Ok(a) = emitter.and_then(Emitter::function) {
-                return a.finish();
+            let emitter = Emitter::new(s.lanes, arguments, *unroll, hold, before.clone());
+            let emitter = emitter.map(|e| Emitter { streaming, ..e });
+            if let Ok(a) = emitter.and_then(|e| if s.once { e.one_value() } else { e.row() }) {
+                return Some(a);
             }
         }
     }
     None
+}
+
+/// Arguments that are walked element by element.
+fn walked(lanes: &[Lane]) -> Vec<usize> {
+    let mut walked: Vec<usize> = Vec::new();
+    for l in lanes {
+        if let Op::Vector(p)
+        | Op::Save(p, _)
+        | Op::Stream(p, _)
+        | Op::AddInto(p, _)
+        | Op::Iota(p)
+        | Op::Prefetch { argument: p, .. } = l.op
+            && !walked.contains(&p)
+        {
+            walked.push(p);
+        }
+    }
+    walked
 }
 
 pub(super) struct Emitter<'a> {
@@ -78,39 +134,26 @@ pub(super) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(lanes: &'a [Lane], arguments: usize, unroll: usize, hold: bool, width: Width) -> Result<Emitter<'a>, Full> {
+    fn new(lanes: &'a [Lane], arguments: usize, unroll: usize, hold: bool, a: Assembler) -> Result<Emitter<'a>, Full> {
         let mut last = vec![0; lanes.len()];
         for (i, l) in lanes.iter().enumerate() {
             l.op.operands().into_iter().flatten().for_each(|o| last[o] = i);
         }
         let scalars = (0..lanes.len()).filter(|v| matches!(lanes[*v].op, Op::Scalar(_)) && lanes[*v].ty != Type::Mask);
         let held: Vec<Value> = scalars.take(if hold { MOST_HELD } else { 0 }).collect();
-        let mut walked: Vec<usize> = Vec::new();
-        for l in lanes {
-            if let Op::Vector(p)
-            | Op::Save(p, _)
-            | Op::Stream(p, _)
-            | Op::AddInto(p, _)
-            | Op::Iota(p)
-            | Op::Prefetch { argument: p, .. } = l.op
-                && !walked.contains(&p)
-            {
-                walked.push(p);
-            }
-        }
         let mut pointers = vec![None; arguments];
-        for (p, r) in walked.into_iter().zip(POINTERS) {
+        for (p, r) in walked(lanes).into_iter().zip(POINTERS) {
             pointers[p] = Some(r);
         }
         let mut e = Emitter {
-            a: Assembler::new(width),
+            free: if a.width == Width::Half { 0xffff } else { u32::MAX },
+            a,
             lanes,
             last,
             held,
             homes: vec![Home::Nowhere; lanes.len()],
             accumulators: Vec::new(),
             pointers,
-            free: if width == Width::Half { 0xffff } else { u32::MAX },
             free_masks: 0b1111_1100,
             unroll,
             streaming: false,
@@ -138,16 +181,30 @@ impl<'a> Emitter<'a> {
         self.free |= 1 << r;
     }
 
-    fn function(mut self) -> Result<Assembler, Full> {
-        let used: Vec<u8> = KEPT.into_iter().filter(|r| self.pointers.contains(&Some(*r))).collect();
-        used.iter().for_each(|r| self.a.push(*r));
-        let row = self.a.label();
-        self.a.bind(row);
+    /// Loads the pointers.
+    fn enter(&mut self) {
         for p in 0..self.pointers.len() {
             if let Some(r) = self.pointers[p] {
                 self.a.argument(r, p);
             }
         }
+        self.a.zero_rax();
+    }
+
+    /// The program on the first element.
+    fn one_value(mut self) -> Result<Assembler, Full> {
+        self.enter();
+        if self.a.width == Width::Full {
+            self.a.first_lane_mask();
+        }
+        self.copy = None;
+        self.body()?;
+        Ok(self.a)
+    }
+
+    /// The program on all elements of a row.
+    fn row(mut self) -> Result<Assembler, Full> {
+        self.enter();
         for v in self.held.clone() {
             self.homes[v] = self.scalar(v)?;
         }
@@ -165,7 +222,6 @@ impl<'a> Emitter<'a> {
         let (width, vector) = (self.a.width, self.a.width.lanes() as i32);
         let granule = vector * self.unroll as i32;
         let [outer, body, tail, end] = std::array::from_fn(|_| self.a.label());
-        self.a.zero_rax();
         self.a.whole_part(granule);
         self.a.test_rcx();
         self.a.jump_if(When::Equal, tail);
@@ -193,6 +249,22 @@ impl<'a> Emitter<'a> {
             self.a.jump(outer);
         }
         self.a.bind(tail);
+        if width == Width::Half && self.unroll > 1 {
+            // What is left, but for the last few elements, is less than once more of all copies.
+            let [vectors, few] = std::array::from_fn(|_| self.a.label());
+            self.a.whole_part(vector);
+            self.a.compare_rax(RCX);
+            self.a.jump_if(When::AboveOrEqual, few);
+            self.a.bind(vectors);
+            self.copy = Some(0);
+            self.body()?;
+            self.a.add_rax(vector);
+            self.a.compare_rax(RCX);
+            self.a.jump_if(When::Below, vectors);
+            self.a.bind(few);
+        }
+        let single = self.a.label();
+        self.a.bind(single);
         self.a.compare_rax(RSI);
         self.a.jump_if(When::AboveOrEqual, end);
         self.copy = None;
@@ -201,21 +273,12 @@ impl<'a> Emitter<'a> {
         }
         self.body()?;
         self.a.add_rax(if width == Width::Full { vector } else { 1 });
-        self.a.jump(tail);
+        self.a.jump(single);
         self.a.bind(end);
 
         for (k, (join, p)) in folds.into_iter().enumerate() {
             self.leave(k, join, p, true)?;
         }
-        let arguments = self.pointers.len();
-        for p in 0..arguments {
-            self.a.argument(R8, arguments + p);
-            self.a.add_to_argument(p);
-        }
-        self.a.count_argument(2 * arguments);
-        self.a.jump_if(When::NotEqual, row);
-        used.iter().rev().for_each(|r| self.a.pop(*r));
-        self.a.ret();
         Ok(self.a)
     }
 
@@ -235,8 +298,13 @@ impl<'a> Emitter<'a> {
     fn leave(&mut self, fold: usize, join: Join, argument: usize, last: bool) -> Result<(), Full> {
         let registers = self.accumulators[fold].clone();
         let total = registers[0];
-        for r in &registers[1..] {
-            self.join(join, total, *r, Lanes::All)?;
+        // Neighbours first: fewer steps that wait for each other.
+        let mut distance = 1;
+        while distance < registers.len() {
+            for pair in registers.chunks(2 * distance).filter(|p| p.len() > distance) {
+                self.join(join, pair[0], pair[distance], Lanes::All)?;
+            }
+            distance *= 2;
         }
         self.a.argument(R8, argument);
         if join == Join::Sum {

@@ -48,6 +48,7 @@ impl Worker<'_> {
                         let x = self.operand(f.outs[*k].dst, span);
                         (x.at.cast_mut(), (x.o * x.size) as isize)
                     }
+                    Argument::Kept(k) => (self.operand(f.outs[*k].dst, span).at.cast_mut(), 0),
                     Argument::Lanes(k) => (self.register(f.lanes + k * no * LANES), LANES as isize),
                     Argument::Rows(acc) => (self.states[*acc].part.add((span.inner.0 - self.first_col) * 4), 0),
                 };

@@ -1,7 +1,8 @@
 //! Which micro-ops become one.
 
+use super::chain::{Made, chain};
 use super::code::Code;
-use super::emit::emit;
+use super::emit::{Section, emit};
 use super::exec::LANES;
 use super::lanes::{Lane, Op, Type, Value, has_binary, has_unary};
 use super::{Argument, Fused, Width};
@@ -24,7 +25,7 @@ const LEAST_CUT: usize = 4;
 /// caches later. Where code cannot be made, nothing changes.
 pub(crate) fn fuse(program: &mut Program, layout: &Layout, width: Width, exclusive: bool, stream: bool) {
     let before = program.clone();
-    let mut bytes = Vec::new();
+    let (mut bytes, mut made) = (Vec::new(), Made::new());
     let ahead = ahead(program, layout);
     for p in 0..program.phases.len() {
         for level in [Level::Rows, Level::Body] {
@@ -40,6 +41,7 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, width: Width, exclusi
                 list: &list,
                 program,
                 bytes: &mut bytes,
+                made: &mut made,
                 ahead: Vec::new(),
                 run: Vec::new(),
                 after: Vec::new(),
@@ -58,6 +60,9 @@ pub(crate) fn fuse(program: &mut Program, layout: &Layout, width: Width, exclusi
     }
     if bytes.is_empty() {
         return;
+    }
+    if exclusive {
+        chain(program, &before, layout, width, &made, &mut bytes);
     }
     match Code::new(&bytes) {
         Some(code) => program.code = Some(Arc::new(code)),
@@ -123,14 +128,15 @@ struct Fuser<'a> {
     program: &'a mut Program,
     /// What to ask for in advance.
     ahead: Vec<Ahead>,
-    /// Code made so far.
+    /// Code made so far, and from what.
     bytes: &'a mut Vec<u8>,
+    made: &'a mut Made,
     /// Micro-ops of the run, and those that wait for its end, by place in the list.
     run: Vec<usize>,
     after: Vec<usize>,
 }
 
-fn operands(m: &Micro) -> [Option<Slot>; 3] {
+pub(super) fn operands(m: &Micro) -> [Option<Slot>; 3] {
     match &m.kind {
         Kind::Unary(_, x) | Kind::FoldCols { x, .. } | Kind::FoldRows { x, .. } => [Some(*x), None, None],
         Kind::Store { value: x, .. } | Kind::Cast(x) | Kind::Spread(x) => [Some(*x), None, None],
@@ -147,6 +153,22 @@ fn reads(m: &Micro, s: Slot) -> bool {
         Kind::Fused(f) => f.arguments.contains(&Argument::Slot(s)),
         _ => operands(m).contains(&Some(s)),
     }
+}
+
+/// A place of its own for the result of `m`.
+pub(super) fn fresh(program: &mut Program, layout: &Layout, m: &Micro) -> Place {
+    let info = program.slots[m.dst];
+    let (o, i) =
+        if layout.rows_inner { (layout.col_block, layout.row_block) } else { (layout.row_block, layout.col_block) };
+    let n = if info.shape.outer { o } else { 1 } * if info.shape.inner { i } else { 1 };
+    Place { offset: take(program, n * info.class.size()), step: 0 }
+}
+
+/// Bytes of the registers that nothing else uses.
+pub(super) fn take(program: &mut Program, bytes: usize) -> usize {
+    let at = program.registers;
+    program.registers += lines(bytes);
+    at
 }
 
 fn is_fold(m: &Micro) -> bool {
@@ -242,21 +264,6 @@ impl Fuser<'_> {
         }
     }
 
-    /// Bytes of a place of its own for `m`.
-    fn fresh(&mut self, m: &Micro) -> Place {
-        let info = self.program.slots[m.dst];
-        let (rows, cols) = (self.layout.row_block, self.layout.col_block);
-        let (o, i) = if self.layout.rows_inner { (cols, rows) } else { (rows, cols) };
-        let n = if info.shape.outer { o } else { 1 } * if info.shape.inner { i } else { 1 };
-        Place { offset: self.take(n * info.class.size()), step: 0 }
-    }
-
-    fn take(&mut self, bytes: usize) -> usize {
-        let at = self.program.registers;
-        self.program.registers += lines(bytes);
-        at
-    }
-
     fn next(&mut self, at: usize, out: &mut Vec<Micro>) {
         let m = &self.list[at];
         let from_run = operands(m).into_iter().flatten().any(|s| self.made_in_run(s));
@@ -277,7 +284,7 @@ impl Fuser<'_> {
                 if !from_run && !self.run.is_empty() =>
             {
                 let fixed = m.kind == Kind::Recall || m.at.step != 0 || self.level == Level::Rows;
-                let at = if fixed { m.at } else { self.fresh(m) };
+                let at = if fixed { m.at } else { fresh(self.program, self.layout, m) };
                 out.push(Micro { at, ..m.clone() });
             }
             _ => {
@@ -332,7 +339,7 @@ impl Fuser<'_> {
         }
         for m in run.iter().map(|at| &list[*at]) {
             let movable = m.dst != usize::MAX && m.at.step == 0 && self.level == Level::Body && !self.recalled(m.dst);
-            let at = if movable { self.fresh(m) } else { m.at };
+            let at = if movable { fresh(self.program, self.layout, m) } else { m.at };
             out.push(Micro { at, ..m.clone() });
         }
     }
@@ -427,7 +434,7 @@ impl Fuser<'_> {
             }
             let mut o = m.clone();
             if o.at.step == 0 && self.level == Level::Body && !self.recalled(m.dst) {
-                o.at = self.fresh(m);
+                o.at = fresh(self.program, self.layout, m);
             }
             if !self.exclusive && alone && self.level == Level::Body {
                 o.direct = self.only_store(m.dst);
@@ -446,7 +453,8 @@ impl Fuser<'_> {
         late.into_iter().for_each(|(p, v)| {
             b.push(Op::Save(p, v), Type::F32);
         });
-        let Some(code) = emit(&b.lanes, b.arguments.len(), false, self.width) else {
+        let section = [Section { lanes: &b.lanes, once: false }];
+        let Some(code) = emit(&section, b.arguments.len(), false, self.width) else {
             self.program.registers = registers;
             return None;
         };
@@ -455,9 +463,10 @@ impl Fuser<'_> {
         let mut streaming = None;
         if b.lanes.iter().any(|l| matches!(l.op, Op::Stream(..))) {
             streaming = Some(self.bytes.len());
-            self.bytes.extend(emit(&b.lanes, b.arguments.len(), true, self.width)?);
+            self.bytes.extend(emit(&section, b.arguments.len(), true, self.width)?);
         }
-        let lanes = self.take(sums.len() * o * LANES);
+        let lanes = take(self.program, sums.len() * o * LANES);
+        self.made.push((entry, b.lanes));
         Some(Fused { entry, streaming, arguments: b.arguments, outs, sums, flat, lanes })
     }
 

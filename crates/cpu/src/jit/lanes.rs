@@ -38,6 +38,8 @@ pub(super) enum Op {
     Stream(usize, Value),
     /// Joins into sixteen lanes, which go to the argument at the end.
     Fold(Join, usize, Value),
+    /// In the first lane, what a fold of all elements has left in the argument.
+    Total(Join, usize),
     /// Adds to a vector of f32.
     AddInto(usize, Value),
     /// A vector that will be read or written soon, with the size of its elements in bytes.
@@ -57,7 +59,9 @@ pub(super) struct Lane {
 impl Op {
     pub(super) fn operands(self) -> [Option<Value>; 3] {
         match self {
-            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) | Op::Prefetch { .. } => [None; 3],
+            Op::Vector(_) | Op::Scalar(_) | Op::Constant(_) | Op::Iota(_) | Op::Total(..) | Op::Prefetch { .. } => {
+                [None; 3]
+            }
             Op::Unary(_, x)
             | Op::Widen(x)
             | Op::Save(_, x)
@@ -66,6 +70,22 @@ impl Op {
             | Op::AddInto(_, x) => [Some(x), None, None],
             Op::Binary(_, a, b) => [Some(a), Some(b), None],
             Op::Select(c, a, b) => [Some(c), Some(a), Some(b)],
+        }
+    }
+
+    /// The same with other numbers of arguments.
+    pub(super) fn with_arguments(self, of: impl Fn(usize) -> usize) -> Op {
+        match self {
+            Op::Vector(p) => Op::Vector(of(p)),
+            Op::Scalar(p) => Op::Scalar(of(p)),
+            Op::Iota(p) => Op::Iota(of(p)),
+            Op::Save(p, x) => Op::Save(of(p), x),
+            Op::Stream(p, x) => Op::Stream(of(p), x),
+            Op::Fold(join, p, x) => Op::Fold(join, of(p), x),
+            Op::Total(join, p) => Op::Total(join, of(p)),
+            Op::AddInto(p, x) => Op::AddInto(of(p), x),
+            Op::Prefetch { argument, write, size } => Op::Prefetch { argument: of(argument), write, size },
+            Op::Constant(_) | Op::Unary(..) | Op::Binary(..) | Op::Select(..) | Op::Widen(_) => self,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! forbids processes to make code, or on other processors, the micro-ops run one by one.
 
 mod assembler;
+mod chain;
 mod code;
 mod emit;
 mod exec;
@@ -33,6 +34,8 @@ pub(crate) enum Argument {
     Ahead(usize, usize),
     /// The result of the micro-op of that number in `outs`.
     Out(usize),
+    /// The same where each row replaces the one before.
+    Kept(usize),
     /// Lanes in which the column accumulator of that number in `sums` is joined.
     Lanes(usize),
     /// Sums of the last few rows of a row accumulator.

@@ -3,6 +3,7 @@
 use super::assembler::*;
 use super::emit::{AT_R8, Emitter, Full, Home};
 use super::lanes::{Lane, Op, Type, Value};
+use crate::fold::Join;
 use crate::math::f32::{LN2_HIGH, LN2_LOW};
 use permalloy_ir::PrimOp;
 
@@ -97,6 +98,17 @@ impl Emitter<'_> {
                 self.three(ADD_I64, low, high, first);
                 self.three(ADD_I64, high, high, second);
                 Ok(Home::Pair(low, high))
+            }
+            Op::Total(join, p) => {
+                let r = self.take()?;
+                self.a.argument(R8, p);
+                if join == Join::Sum {
+                    self.three(XOR, r, r, Operand::Register(r));
+                    self.a.vector(NARROW_ONE_F64, r, r, AT_R8, Lanes::All, None);
+                } else {
+                    self.load(r, AT_R8);
+                }
+                Ok(Home::Vector(r))
             }
             Op::Widen(x) => self.widen(x).map(Home::Vector),
             Op::Select(c, a, b) => self.select(c, a, b).map(Home::Vector),
