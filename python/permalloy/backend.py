@@ -89,6 +89,7 @@ class Options:
     check: bool
     check_kernels: bool
     emulate_eager_casts: bool
+    chunked_loss: int | None
     pool_outputs: bool
 
     @classmethod
@@ -109,6 +110,7 @@ class Options:
             check=bool(c.check),
             check_kernels=c.check == "kernels",
             emulate_eager_casts=c.emulate_eager_casts,
+            chunked_loss=c.chunk_bytes(),
             pool_outputs=c.pool_outputs,
         )
 

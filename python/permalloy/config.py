@@ -32,6 +32,7 @@ class Config:
     deny: list[str]
     check: bool | str = False
     emulate_eager_casts: bool = False
+    chunked_loss: bool | int = False
     dump: str | None = None
     pool_outputs: bool = True
     partition: str = "own"
@@ -67,6 +68,8 @@ class Config:
             raise TypeError(f"permalloy.config.{name} wants {self.__annotations__[name]}, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"permalloy.config.{name} is one of {', '.join(map(str, _CHOICES[name]))}; got {value!r}")
+        if name == "chunked_loss" and not 0 <= value <= 1 << 20:
+            raise ValueError(f"permalloy.config.chunked_loss is a number of MB, at most {1 << 20}; got {value!r}")
         if name in _CHECKED:
             patterns.check(**{name: value})
         object.__setattr__(self, name, value)
@@ -79,8 +82,12 @@ class Config:
         where = f"PERMALLOY_{name.upper()}={text}"
         if kind is bool and text.lower() not in _SWITCHES:
             raise ValueError(f"{where}: neither 0 nor 1")
-        if kind in (bool, _MIXED) and text.lower() in _SWITCHES:
+        if kind in (bool, _MIXED, _AMOUNT) and text.lower() in _SWITCHES:
             return _SWITCHES[text.lower()]
+        if kind is _AMOUNT:
+            if not text.isdecimal():
+                raise ValueError(f"{where}: no number")
+            return int(text)
         items = [item.strip() for item in text.split(",") if item.strip()]
         if kind is list:
             return items
@@ -114,6 +121,11 @@ class Config:
             for name, value in before.items():
                 setattr(self, name, value)
 
+    def chunk_bytes(self) -> int | None:
+        """Bytes of a piece of a loss's logits; None when they are made whole."""
+        megabytes = _CHUNK if self.chunked_loss == 1 else self.chunked_loss
+        return megabytes << 20 if megabytes else None
+
     def __repr__(self) -> str:
         return f"permalloy.config({', '.join(f'{n}={getattr(self, n)!r}' for n in self.names())})"
 
@@ -130,10 +142,14 @@ def _holds_text(value: Any) -> bool:
 
 #: A switch with more positions than two.
 _MIXED = (bool, str)
+#: A switch that may be a number, too.
+_AMOUNT = (bool, int)
+#: MB of a piece of logits, unless said otherwise.
+_CHUNK = 32
 
 
 def _runtime_types() -> dict[str, Any]:
-    kinds = {"bool": bool, "str": str, "str | None": str, "bool | str": _MIXED}
+    kinds = {"bool": bool, "str": str, "str | None": str, "bool | str": _MIXED, "bool | int": _AMOUNT}
     return {n: kinds.get(a) or (dict if a.startswith("dict") else list) for n, a in Config.__annotations__.items()}
 
 

@@ -108,6 +108,10 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 options.emulate_eager_casts =
                     value.as_bool().ok_or_else(|| bad("has an emulate_eager_casts that is no bool"))?;
             }
+            "chunked_loss" => {
+                let bad = || bad("has a chunked_loss that is no number of bytes");
+                options.chunked_loss = if value.is_null() { None } else { Some(value.as_i64().ok_or_else(bad)?) };
+            }
             // How a graph runs, not how it is compiled.
             "pool_outputs" | "check_kernels" | "device" | "capability" | "deterministic" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
@@ -116,7 +120,8 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 options.rewrites = pairs(value).ok_or_else(|| bad("has rewrites that are no pairs of texts"))?;
             }
             _ => {
-                let known = ["target", "routes", "rewrites", "deny", "strict", "check", "emulate_eager_casts"];
+                let known =
+                    ["target", "routes", "rewrites", "deny", "strict", "check", "emulate_eager_casts", "chunked_loss"];
                 let hint = permalloy_ir::did_you_mean(name, known);
                 return Err(bad(&format!("has an unknown option `{name}`{hint}")));
             }

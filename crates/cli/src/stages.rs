@@ -11,7 +11,7 @@ use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{
-    RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
+    Chunks, RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
 };
 use permalloy_triton::device::{DEVICES, Device};
 use permalloy_triton::program_text;
@@ -56,6 +56,11 @@ pub const STAGES: &[Stage] = &[
         name: "partition",
         doc: "cut a joint graph; prints what is saved, the forward and the backward",
         apply: cut,
+    },
+    Stage {
+        name: "chunk",
+        doc: "cut logits over a large vocabulary into pieces (`// options:` says how large); prints graph and decisions",
+        apply: chunk,
     },
     Stage { name: "lower", doc: "lower to loops and fuse; prints the program (both, after `partition`)", apply: lower },
     Stage {
@@ -212,8 +217,16 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let given = Graph::parse(work.text).map_err(|e| e.to_string())?;
     let names: std::collections::BTreeSet<&str> = given.values().map(|(_, v)| &*v.name).collect();
-    let cut = partition(work.graph()?, &|name| names.contains(name)).map_err(|e| e.to_string())?;
+    let known = |name: &str| names.contains(name);
+    let (cut, records) = match work.options.chunked_loss {
+        Some(bytes) => Chunks::of(work.graph()?, bytes).partition(work.graph()?, &known).map_err(|e| e.to_string())?,
+        None => (partition(work.graph()?, &known, &|_| false).map_err(|e| e.to_string())?, vec![]),
+    };
     let mut text = String::new();
+    for r in &records {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} {}: {}", r.op, r.route_name(), r.detail);
+    }
     for (name, ty) in &cut.saved {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "saved %{name}: {ty}");
@@ -225,6 +238,20 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
     work.pieces = vec![simplify(&cut.forward), simplify(&cut.backward)];
     work.pieces.iter().for_each(|g| text.push_str(&g.to_string()));
     work.printed = text;
+    Ok(())
+}
+
+/// For a graph that is not joint; `partition` does it for one that is.
+fn chunk(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let bytes = work.options.chunked_loss.ok_or("the line `// options:` has no chunked_loss")?;
+    let (graph, records) = Chunks::of(work.graph()?, bytes).apply(work.graph()?);
+    work.printed = graph.to_string();
+    for r in &records {
+        // Writing to a string cannot fail.
+        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
+    }
+    work.graph = Some(graph);
     Ok(())
 }
 

@@ -12,8 +12,8 @@ use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{
-    Partition, PartitionError, Record, RewriteOptions, RouteOptions, Routed, Timing, algebra, held, merge_records,
-    partition, rewrite, rewrites_apply, route, simplify,
+    Chunks, Partition, PartitionError, Record, RewriteOptions, RouteOptions, Routed, Timing, algebra, held,
+    merge_records, partition, rewrite, rewrites_apply, route, simplify,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -36,6 +36,8 @@ pub struct Options {
     pub check: bool,
     /// 16-bit floats are rounded after each operator, as eager does; rewrites that leave roundings out are off.
     pub emulate_eager_casts: bool,
+    /// Bytes of a piece of a loss's logits over a large vocabulary, which are then never all in memory.
+    pub chunked_loss: Option<i64>,
     /// How far fusion may go; that of the device.
     pub limits: Limits,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             strict: false,
             check: false,
             emulate_eager_casts: false,
+            chunked_loss: None,
             limits: Limits::CPU,
         }
     }
@@ -120,9 +123,14 @@ pub struct Saved {
 /// Compiles a forward, backward or inference graph.
 pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
     let mut timing = Timing::default();
-    let (graph, records) = front(text, options, &mut timing)?;
+    let (mut graph, mut records) = front(text, options, &mut timing)?;
     if matches!(graph.kind, GraphKind::Joint { .. }) {
         return Err(Error::Options("a joint graph is compiled by compile_joint".to_string()));
+    }
+    if let Some(chunks) = chunks(&graph, options, &mut timing)? {
+        let (cut, made) = timing.pass("rewrite", || chunks.apply(&graph));
+        (graph, records) = (cut, [records, made].concat());
+        check("rewrite", &graph, options, &mut timing)?;
     }
     let program = lower(&graph, options, &mut timing)?;
     Ok(Compiled { program, graph, records, timing })
@@ -131,17 +139,28 @@ pub fn compile_graph(text: &str, options: &Options) -> Result<Compiled, Error> {
 /// Compiles a joint graph, cut included.
 pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Error> {
     let mut timing = Timing::default();
-    let Front { given, graph, records, made } = front_with_input(text, options, &mut timing)?;
+    let Front { given, graph, mut records, made } = front_with_input(text, options, &mut timing)?;
     let types: HashMap<&str, &TensorType, MixHash> = given.values().map(|(_, v)| (&*v.name, &*v.ty)).collect();
     // PyTorch must be told the type of what is saved: one with symbolic sizes can only be pointed at, or described by
     // sizes it knows.
     let known = |name: &str| types.contains_key(name) || made.contains(name);
-    let mut cut = timing.pass("partition", || partition(&graph, &known)).map_err(Error::Partition)?;
+    let chunks = chunks(&graph, options, &mut timing)?;
+    let mut cut = match &chunks {
+        Some(chunks) => {
+            let (cut, made) =
+                timing.pass("partition", || chunks.partition(&graph, &known)).map_err(Error::Partition)?;
+            records.extend(made);
+            cut
+        }
+        None => timing.pass("partition", || partition(&graph, &known, &|_| false)).map_err(Error::Partition)?,
+    };
     let saved = cut.saved.iter().map(|(name, ty)| saved(name, ty, types.get(&**name).copied())).collect();
     // What is no longer read makes room for what comes: memory that is used again is in the caches.
     timing.pass("release", || drop((graph, given)));
-    cut.forward = timing.pass("simplify", || simplify(&cut.forward));
-    cut.backward = timing.pass("simplify", || simplify(&cut.backward));
+    if chunks.is_none() {
+        cut.forward = timing.pass("simplify", || simplify(&cut.forward));
+        cut.backward = timing.pass("simplify", || simplify(&cut.backward));
+    }
     for g in [&cut.forward, &cut.backward] {
         check("partition", g, options, &mut timing)?;
     }
@@ -232,6 +251,13 @@ pub fn routed(graph: &Graph, options: &Options) -> Result<Routed, Error> {
     let routed = route(graph, &decide);
     forbid::check(&routed.records, &routed.graph, &deny, options.strict).map_err(Error::Forbidden)?;
     Ok(routed)
+}
+
+/// The logits to be made in pieces, if the options ask for that.
+fn chunks(graph: &Graph, options: &Options, timing: &mut Timing) -> Result<Option<Chunks>, Error> {
+    let on = rewrite_options(options)?.is_on("chunked_loss");
+    let found = options.chunked_loss.filter(|_| on).map(|bytes| timing.pass("rewrite", || Chunks::of(graph, bytes)));
+    Ok(found)
 }
 
 /// What the user says of a rewrite counts last.

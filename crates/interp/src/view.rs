@@ -76,6 +76,7 @@ pub(crate) fn eval(op: PrimOp, operands: &[&Tensor], scope: &Scope<'_>) -> Resul
                 at(&(0..index.len()).map(inside).collect::<Option<Vec<_>>>()?)
             }))
         }
+        PrimOp::After => Ok(x.clone()),
         PrimOp::Concat => concat(operands, scope.position("dim")?),
         _ => Err("is not a view".to_string()),
     }

@@ -15,13 +15,11 @@ pub fn infer(op: PrimOp, operands: &[&TensorType], attr: &dyn Fn(&str) -> Option
         PrimKind::Compare => operands.len() == if matches!(op, PrimOp::IsNan | PrimOp::IsInf) { 1 } else { 2 },
         PrimKind::Select => operands.len() == if op == PrimOp::Where { 3 } else { 1 },
         PrimKind::Source => operands.is_empty(),
-        PrimKind::View => {
-            if op == PrimOp::Concat {
-                !operands.is_empty()
-            } else {
-                operands.len() == 1
-            }
-        }
+        PrimKind::View => match op {
+            PrimOp::Concat => !operands.is_empty(),
+            PrimOp::After => operands.len() > 1,
+            _ => operands.len() == 1,
+        },
         PrimKind::Index => operands.len() == 2,
     };
     if !arity_ok {
@@ -264,6 +262,7 @@ impl Rule<'_> {
                 ty.shape[d] = count;
                 ty.shape.push(size);
             }
+            PrimOp::After => {}
             PrimOp::Flip => {
                 if self.ints("dims")?.iter().any(|d| *d < 0 || *d as usize >= x.rank()) {
                     return Err(format!("{op}: a dim is outside of rank {}", x.rank()));

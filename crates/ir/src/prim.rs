@@ -157,6 +157,7 @@ prims! {
     Flip "flip" View "(x, dims=)";
     Window "window" View "(x, dim=, count=, size=, step=) -> windows that may overlap: x[.., i*step + j, ..] with i in dim's place, j as a new last dim; step >= 1";
     Pad "pad" View "(x, low=[..], high=[..]) -> zeros (false) around, one pair a dim, all >= 0";
+    After "after" View "(x, y0, …) -> x, not read before y0, … are made: keeps apart what would be alive at the same time";
     Concat "concat" View "(x0, x1, …, dim=) -> joined along dim";
 
     // Index. Indices are i64 or i32 and must lie in 0 <= i < size (rules wrap negative ones first); else the run is an error.

@@ -110,7 +110,7 @@ impl View {
 
     pub fn slice(&self, dim: usize, start: &Dim, end: &Dim, step: i64, size: &Dim) -> Option<View> {
         let mut out = self.clone();
-        match self.dims[dim].as_slice() {
+        match merged(self.dims[dim].clone()).as_slice() {
             [] if start.is_const(0) && end.is_const(1) => {}
             [] => out.dims[dim] = vec![Part { size: size.clone(), stride: Dim::ZERO, mask: None }],
             [part] => {
@@ -285,6 +285,16 @@ mod tests {
         let x = View::contiguous(&dims(&[3, 4, 3])).reshape(&dims(&[9, 4])).unwrap();
         assert_eq!(x.as_strided().unwrap().1, dims(&[4, 1]));
         assert_eq!(View::contiguous(&dims(&[3, 4])).permute(&[1, 0]).reshape(&dims(&[6, 2])), None);
+    }
+
+    #[test]
+    fn a_slice_of_dims_that_were_merged_is_strided() {
+        let x = View::contiguous(&dims(&[4, 16, 32])).reshape(&dims(&[64, 32])).unwrap();
+        let rows = x.slice(0, &Dim::from(20), &Dim::from(40), 1, &Dim::from(20)).unwrap();
+        assert_eq!(
+            (rows.offset.clone(), rows.as_strided().unwrap()),
+            (Dim::from(640), (dims(&[20, 32]), dims(&[32, 1])))
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod uniform;
 pub use algebra::algebra;
 pub use partition::{Partition, PartitionError, partition};
 pub use record::{Reason, Record, RouteTaken};
-pub use rewrite::{REWRITES, Rewrite, RewriteOptions, Rewritten, held, merge_records, rewrite, rewrites_apply};
+pub use rewrite::{Chunks, REWRITES, Rewrite, RewriteOptions, Rewritten, held, merge_records, rewrite, rewrites_apply};
 pub use route::{RouteOptions, Routed, parse_overrides, route};
 pub use simplify::simplify;
 pub use timing::Timing;

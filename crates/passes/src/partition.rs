@@ -52,12 +52,20 @@ impl From<Missing> for PartitionError {
 }
 
 /// Cuts a joint graph. `known` says of a value name whether the caller can describe it; asked only for symbolic shapes.
-pub fn partition(joint: &Graph, known: &dyn Fn(&str) -> bool) -> Result<Partition, PartitionError> {
+/// `again` says of a node that it may be run again in the backward, whatever it costs.
+pub fn partition(
+    joint: &Graph,
+    known: &dyn Fn(&str) -> bool,
+    again: &dyn Fn(NodeId) -> bool,
+) -> Result<Partition, PartitionError> {
     let GraphKind::Joint { forward_outputs } = joint.kind else {
         return Err(PartitionError(format!("{} is not a joint graph", joint.name)));
     };
     let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
-    let facts = Facts::of(joint, forward_outputs)?;
+    let mut facts = Facts::of(joint, forward_outputs)?;
+    for (id, _) in joint.nodes().filter(|(id, _)| again(*id)) {
+        facts.recomputable[id.0 as usize] = true;
+    }
     let saved = choose_saved(joint, &facts, &hints, known);
     let keep = |v: &ValueId| Kept::of(joint, *v, &facts, &hints);
     let kept: Vec<Kept> = saved.iter().map(keep).collect();

@@ -53,6 +53,8 @@ pub struct Options {
     pub check_kernels: bool,
     /// 16-bit floats are rounded after each operator.
     pub emulate_eager_casts: bool,
+    /// Bytes of a piece of a loss's logits, if they are made in pieces.
+    pub chunked_loss: Option<i64>,
     /// Large outputs live in memory that is kept from call to call.
     pub pool_outputs: bool,
 }
@@ -202,6 +204,7 @@ pub(crate) fn driver_options(options: &Options) -> permalloy_driver::Options {
         strict: options.strict,
         check: options.check,
         emulate_eager_casts: options.emulate_eager_casts,
+        chunked_loss: options.chunked_loss,
         ..Default::default()
     }
 }

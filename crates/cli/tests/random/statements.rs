@@ -115,7 +115,7 @@ impl Gen {
     fn view(&mut self, x: ValueId) -> ValueId {
         let shape = self.graph.shape(x).to_vec();
         let rank = shape.len();
-        let made = match self.rng.below(9) {
+        let made = match self.rng.below(10) {
             0 | 1 => {
                 let to = self.regrouped(&shape);
                 self.b().reshape(x, &to)
@@ -160,6 +160,10 @@ impl Gen {
                 self.b().pad(x, &low, &high)
             }
             8 if rank > 0 => self.concat(x),
+            9 => {
+                let before = self.any();
+                self.b().prim(PrimOp::After, &[x, before], vec![])
+            }
             _ => x,
         };
         debug_assert_eq!(self.graph.dtype(made), self.graph.dtype(x));

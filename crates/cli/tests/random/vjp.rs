@@ -195,6 +195,7 @@ fn view(b: &mut Builder<'_>, p: PrimOp, node: &Node, x: &[ValueId], g: ValueId) 
     let shape = b.shape(x[0]);
     let gx = match p {
         PrimOp::Reshape => b.reshape(g, &shape),
+        PrimOp::After => g,
         PrimOp::Permute => {
             let perm = node.ints_attr("perm");
             let mut back = vec![0; perm.len()];

@@ -228,6 +228,15 @@ enum WorkKind {
     },
 }
 
+/// What is stored of a concatenation before its node is reached.
+#[derive(Clone, Debug, Default)]
+struct Early {
+    buffer: Option<BufferId>,
+    /// By piece.
+    stored: Vec<bool>,
+    writers: Vec<UnitId>,
+}
+
 struct Lowering<'g> {
     graph: &'g Graph,
     options: Options,
@@ -244,12 +253,17 @@ struct Lowering<'g> {
     readers: BTreeMap<Val, Vec<UnitId>>,
     /// Position of the last node that reads the old contents of an input that is overwritten.
     last_reads: BTreeMap<Val, u32>,
+    /// Values that are the memory of another one, read later.
+    same_memory: BTreeMap<Val, Val>,
     /// Copies of such inputs' old contents, where they are read after the write.
     kept: BTreeMap<Val, Val>,
     /// Dense copies of values, for native operators.
     strided: BTreeMap<Val, Val>,
     /// The latest copy of a value that is computed once more.
     copies: BTreeMap<Val, Val>,
+    /// Results of native operators that are stored early into a concatenation, with their place in it.
+    pieces: BTreeMap<ValueId, (ValueId, usize)>,
+    early: BTreeMap<Val, Early>,
     /// Values that stand for an input's new contents.
     new_contents: BTreeSet<Val>,
     position: u32,
@@ -258,6 +272,7 @@ struct Lowering<'g> {
 impl<'g> Lowering<'g> {
     fn new(graph: &'g Graph, options: Options) -> Lowering<'g> {
         let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+        let pieces = nodes::early_pieces(graph, &hints);
         let mut l = Lowering {
             graph,
             options,
@@ -271,10 +286,13 @@ impl<'g> Lowering<'g> {
             last_effect: None,
             readers: BTreeMap::new(),
             last_reads: inputs::last_reads(graph),
+            same_memory: BTreeMap::new(),
             kept: BTreeMap::new(),
             new_contents: BTreeSet::new(),
             strided: BTreeMap::new(),
             copies: BTreeMap::new(),
+            pieces,
+            early: BTreeMap::new(),
             position: 0,
         };
         for (i, v) in graph.values() {

@@ -42,7 +42,8 @@ impl<'g> Lowering<'g> {
         }
         let op = node.op.shared_name();
         self.bodies.push(Unit::Native(Box::new(NativeCall { op, args, kwargs, results, loc: node.loc.clone() })));
-        self.settle(unit)
+        self.settle(unit)?;
+        node.results.iter().flatten().try_for_each(|v| self.store_early(*v))
     }
 
     /// Makes sure a value can be handed to PyTorch as a strided tensor, copying it when it cannot; with `rows` one whose

@@ -24,6 +24,10 @@ impl<'g> Lowering<'g> {
                 Ok(())
             }
             PrimKind::View if prim == PrimOp::Concat => self.concat(node, &operands, result),
+            PrimKind::View if prim == PrimOp::After => {
+                self.after(&operands, result);
+                Ok(())
+            }
             PrimKind::View => self.view(prim, node, operands[0], result),
             PrimKind::Scan => Err(format!("{prim} has no loop form; it must be routed to a native operator")),
             PrimKind::Index => self.indexed(prim, node, &operands, result),
@@ -121,6 +125,38 @@ impl<'g> Lowering<'g> {
             self.new_contents.insert(result);
         }
         Ok(())
+    }
+
+    /// The same memory, complete only once the other operands are made, too. What is overwritten later keeps its own order.
+    fn after(&mut self, operands: &[Val], result: Val) {
+        let x = operands[0];
+        let base = self.infos[x].base;
+        let waits: Vec<UnitId> = operands[1..]
+            .iter()
+            .flat_map(|v| match &self.infos[self.infos[*v].base].home {
+                Some(Home::Memory { writers, .. }) => writers.clone(),
+                Some(Home::Group { unit, .. }) => vec![*unit],
+                _ => vec![],
+            })
+            .collect();
+        let (mut writers, layout) = match &self.infos[base].home {
+            Some(Home::Memory { writers, layout, .. }) => (writers.clone(), layout.clone()),
+            Some(Home::Group { unit, .. }) => (vec![*unit], self.shapes.dense(&self.infos[base].shape.clone()).1),
+            _ => (vec![], self.infos[x].view.clone()),
+        };
+        let later = !self.last_reads.contains_key(&base) && !waits.is_empty();
+        match self.buffer_of(base).filter(|_| later) {
+            Some(buffer) => {
+                writers.extend(waits);
+                let shape = self.infos[base].shape.clone();
+                let same = self.add_val(base, &shape);
+                self.infos[same].home = Some(Home::Memory { buffer, layout, writers });
+                self.same_memory.insert(same, base);
+                self.infos[result].base = same;
+            }
+            None => self.infos[result].base = base,
+        }
+        self.infos[result].view = self.infos[x].view.clone();
     }
 
     /// A dense copy of a (viewed) value, as a value of its own.
@@ -281,26 +317,51 @@ impl<'g> Lowering<'g> {
             self.empty_value(result);
             return Ok(());
         }
-        let buffer = self.dense_buffer(result, BufferKind::Intermediate);
+        let early = self.early.remove(&result).unwrap_or_default();
+        let buffer = early.buffer.unwrap_or_else(|| self.dense_buffer(result, BufferKind::Intermediate));
         let whole = View::contiguous(&self.infos[result].shape);
         let mut start = Dim::ZERO;
-        let mut writers = Vec::new();
-        for x in operands {
+        let mut writers = early.writers;
+        for (x, there) in operands.iter().zip(early.stored.into_iter().chain(std::iter::repeat(false))) {
             let shape = self.infos[*x].shape.clone();
             if is_empty(&shape) {
                 continue;
             }
             let end = &start + &shape[d];
-            let target =
-                whole.slice(d, &start, &end, 1, &shape[d]).ok_or("a piece of a concatenation has no strided form")?;
-            // A piece of size 1 drops out of the loops; its place is in the offset.
-            let unit = self.store_into(*x, shape, buffer, target, node, writers.last().copied())?;
-            writers.push(unit);
+            if !there {
+                let target = piece(&whole, d, &start, &end)?;
+                // A piece of size 1 drops out of the loops; its place is in the offset.
+                let unit = self.store_into(*x, shape, buffer, target, node, writers.last().copied())?;
+                writers.push(unit);
+            }
             start = end;
         }
         writers.sort_unstable();
         writers.dedup();
         self.infos[result].home = Some(Home::Memory { buffer, layout: whole.into(), writers });
+        Ok(())
+    }
+
+    /// Stores a large result of a native operator where it belongs in a concatenation that comes later, if nobody else
+    /// reads it: its memory is free at once.
+    pub(super) fn store_early(&mut self, x: ValueId) -> Result<(), String> {
+        let Some((whole, k)) = self.pieces.get(&x).copied() else { return Ok(()) };
+        let node = self.graph.producer(whole).ok_or("a concatenation is an input")?;
+        let (d, operands) = (node.dim_attr("dim"), node.operands());
+        let start = operands[..k].iter().fold(Dim::ZERO, |sum, o| &sum + &self.graph.shape(*o)[d]);
+        let (x, result) = (x.0 as usize, whole.0 as usize);
+        let shape = self.infos[x].shape.clone();
+        let target = piece(&View::contiguous(&self.infos[result].shape), d, &start, &(&start + &shape[d]))?;
+        let buffer = match self.early.get(&result).and_then(|e| e.buffer) {
+            Some(buffer) => buffer,
+            None => self.dense_buffer(result, BufferKind::Intermediate),
+        };
+        let unit = self.store_into(x, shape, buffer, target, node, None)?;
+        let early = self.early.entry(result).or_default();
+        early.buffer = Some(buffer);
+        early.stored.resize(operands.len(), false);
+        early.stored[k] = true;
+        early.writers.push(unit);
         Ok(())
     }
 
@@ -371,6 +432,40 @@ impl<'g> Lowering<'g> {
     pub(super) fn copy_work(&self, x: Val, copy: Val, space: Shape, fused: Fused) -> Work {
         Work { kind: WorkKind::Copy, space, operands: vec![x], dtype: self.infos[x].dtype, result: copy, fused }
     }
+}
+
+/// Bytes of a native operator's result, by hint, from which on it is worth a kernel of its own to have them back early.
+const EARLY_BYTES: i64 = 1 << 20;
+
+/// Results of native operators that are stored early, each with the concatenation and its place among the pieces.
+pub(super) fn early_pieces(graph: &Graph, hints: &SymbolValues) -> BTreeMap<ValueId, (ValueId, usize)> {
+    let mut pieces = BTreeMap::new();
+    for (_, node) in graph.nodes().filter(|(_, n)| n.prim() == Some(PrimOp::Concat)) {
+        for (k, x) in node.operands().into_iter().enumerate() {
+            let native = graph.producer(x).is_some_and(|n| n.op.external().is_some_and(|o| o != "aten.clone.default"));
+            let bytes = graph.ty(x).numel().eval(hints).unwrap_or(0).saturating_mul(graph.dtype(x).size() as i64);
+            if let Some(whole) = node.result().filter(|_| native && bytes >= EARLY_BYTES) {
+                pieces.insert(x, (whole, k));
+            }
+        }
+    }
+    if pieces.is_empty() {
+        return pieces;
+    }
+    let mut readers = vec![0u32; graph.value_count()];
+    for (_, n) in graph.nodes() {
+        // What merely waits for a value does not read it.
+        let reads = if n.prim() == Some(PrimOp::After) { 1 } else { usize::MAX };
+        n.operands().iter().take(reads).for_each(|v| readers[v.0 as usize] += 1);
+    }
+    permalloy_ir::output_values(&graph.outputs).for_each(|v| readers[v.0 as usize] += 1);
+    pieces.retain(|x, _| readers[x.0 as usize] == 1);
+    pieces
+}
+
+/// Where a piece lies in a concatenation along `d`.
+fn piece(whole: &View, d: usize, start: &Dim, end: &Dim) -> Result<View, String> {
+    whole.slice(d, start, end, 1, &(end - start)).ok_or_else(|| "a piece of a concatenation has no strided form".into())
 }
 
 pub(super) fn repeated(n: &Dim) -> Vec<Part> {

@@ -181,7 +181,12 @@ impl<'g> Lowering<'g> {
                     .iter()
                     .any(|val| matches!(self.infos[*val].home, Some(Home::Memory { buffer, .. }) if buffer == s.buffer))
             };
-            w.stores.iter().any(read)
+            let same = |val: &Val| {
+                std::iter::successors(self.same_memory.get(val), |v| self.same_memory.get(v)).any(
+                    |v| matches!(self.infos[*v].home, Some(Home::Group { unit, .. }) if self.units.find(unit) == writer),
+                )
+            };
+            w.stores.iter().any(read) || r.reads.iter().any(same)
         };
         stores_for(a, b) || stores_for(b, a)
     }
@@ -535,9 +540,11 @@ impl<'g> Lowering<'g> {
         for w in writers {
             self.units.add_dep(unit, w);
         }
-        let readers = self.readers.entry(base).or_default();
-        if readers.last() != Some(&unit) {
-            readers.push(unit);
+        for read in std::iter::successors(Some(base), |v| self.same_memory.get(v).copied()) {
+            let readers = self.readers.entry(read).or_default();
+            if readers.last() != Some(&unit) {
+                readers.push(unit);
+            }
         }
         if let Some(Unit::Group(g)) = self.bodies.get_mut(unit)
             && !g.reads.contains(&base)

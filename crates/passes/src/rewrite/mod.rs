@@ -7,9 +7,13 @@ mod aligned;
 mod attention;
 mod attention_gradients;
 mod attention_mask;
+mod chunked;
 mod constants;
+mod region;
 mod sdpa_mask;
 mod uses;
+
+pub use chunked::Chunks;
 
 use crate::record::{Reason, Record, RouteTaken};
 use crate::simplify::{VERIFIED, simplify};
@@ -35,6 +39,10 @@ pub const REWRITES: &[Rewrite] = &[
     Rewrite {
         name: "attention",
         doc: "softmax(q·kᵀ·scale + mask)·v written by hand, with its gradients, becomes one kernel",
+    },
+    Rewrite {
+        name: "chunked_loss",
+        doc: "logits of a large vocabulary are made, used and forgotten in pieces; with the option `chunked_loss`",
     },
     Rewrite {
         name: "aligned_products",
