@@ -23,7 +23,7 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, generator, kernel_cache, kernels, native, patterns, stubs
+from . import _core, dump, generator, kernel_cache, kernels, native, patterns, result_types, stubs
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
@@ -147,6 +147,7 @@ class Session:
         self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **keywords: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         record = Record(book.next_name(), "joint", compiled=False, origin=origin_of(joint))
+        result_types.correct(joint)
         modules = self._attempt(joint, record, lambda text: self._own_cut(joint, num_fwd_outputs, record, text))
         book.add(record)
         # A joint graph that could not be compiled is no loss yet: its halves are tried next, and warn if they fail.
@@ -183,6 +184,7 @@ class Session:
         runs = stubs.behind(gm)
         if runs is None:
             record = Record(book.next_name(), kind, compiled=False, origin=origin_of(gm))
+            result_types.correct(gm)
             runs = self._attempt(gm, record, lambda text: self._whole(gm, kind, record, text))
             book.add(record)
             if runs is None:

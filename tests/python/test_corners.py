@@ -351,3 +351,44 @@ def test_indices_of_a_bag_that_are_no_row():
     """The kernels of embedding_bag want dense indices; the copy that the trace asks for was elided."""
     index, offsets = torch.tensor([0, 9, 2, 9, 1, 9, 2, 9])[::2], torch.tensor([0, 2])
     agrees(lambda w, i, o: torch.nn.functional.embedding_bag(i, w, o), leaf(4, 3), index, offsets)
+
+
+@pytest.mark.parametrize("track", [True, False])
+def test_statistics_of_a_16_bit_batch_norm_with_wide_weights(track):
+    """The shape function of the batch norm says bf16 where the kernel keeps mean and 1/σ in f32."""
+
+    def f(x, w, b, mean, var):
+        return torch.nn.functional.batch_norm(x, mean, var, w, b, True)
+
+    x = torch.randn(6, 5, 3, dtype=torch.bfloat16, requires_grad=True)
+    running = (torch.zeros(5), torch.ones(5)) if track else (None, None)
+    agrees(f, x, leaf(5), leaf(5), *running)
+
+
+def test_statistics_of_a_16_bit_batch_norm_in_eval_keep_their_dtype():
+    def f(x, w, b, mean, var):
+        return torch.nn.functional.batch_norm(x, mean, var, w, b, False)
+
+    half = [torch.rand(5, dtype=torch.bfloat16) + 0.5 for _ in range(4)]
+    agrees(f, torch.randn(6, 5, dtype=torch.bfloat16, requires_grad=True), *half)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode, padding", [("sum", None), ("sum", 2), ("mean", None), ("max", None)])
+def test_bags_of_every_dtype(mode, padding, dtype, weighted):
+    """PyTorch's shape function has bag numbers where the kernel for sums of bf16 returns none."""
+    if weighted and mode != "sum":
+        pytest.skip("PyTorch weighs sums alone")
+    index, offsets = torch.tensor([0, 3, 2, 3, 1, 0]), torch.tensor([0, 2, 2])
+    weights = torch.rand(6, dtype=dtype, requires_grad=True) if weighted else None
+
+    def f(w, i, o, s):
+        return torch.nn.functional.embedding_bag(i, w, o, mode=mode, per_sample_weights=s, padding_idx=padding)
+
+    agrees(f, torch.randn(4, 3, dtype=dtype, requires_grad=True), index, offsets, weights)
+
+
+def test_the_slope_of_a_hard_sigmoid_in_doubles_is_pytorchs():
+    x = torch.linspace(-4, 4, 33, dtype=torch.float64, requires_grad=True)
+    agrees(torch.nn.functional.hardsigmoid, x)

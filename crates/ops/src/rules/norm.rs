@@ -295,7 +295,9 @@ fn batch_norm_functional(c: &mut Call<'_, '_>) -> RuleResult {
     let (running_mean, running_var) = bn.running.ok_or("no running statistics")?;
     if !c.bool(5, "training", false)? {
         let mut values = bn.inference(c)?;
-        values.extend([c.opt_tensor(3, "running_mean"), c.opt_tensor(4, "running_var")]);
+        let results = c.results;
+        let f = Formula::new(c.b);
+        values.extend([promised(results, 3, || f.of(running_mean)), promised(results, 4, || f.of(running_var))]);
         return Ok(values);
     }
     let momentum = c.f64(6, "momentum", 0.1)?;
