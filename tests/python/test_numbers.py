@@ -1,11 +1,12 @@
 """The contract on numbers: every operator with a rule, as the engine runs it, against eager and double precision.
 
-For every result: error against the exact one at most twice eager's, plus one unit in the last place. Where half a unit of
-f32 in the operands changes a result more than that (sums that cancel), such a change stands for eager's error: a single
-number is exact by luck now and then.
+For every result: the largest error is at most twice eager's and one unit in the last place of the largest value. A result
+of a few numbers, in which eager is exact by luck now and then, is judged together with the others of its operator and dtype.
 """
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
@@ -29,6 +30,8 @@ MODULES += [samples_pointwise, samples_reduction, samples_softmax, samples_view]
 
 # Doubles have nothing more exact to be judged by.
 JUDGED = {torch.float32, torch.bfloat16, torch.float16}
+#: Fewer values than this are few.
+FEW = 6
 
 
 def wide(a):
@@ -44,19 +47,12 @@ def flat(results):
     return [t for r in results for t in flat(r)] if isinstance(results, (list, tuple)) else [results]
 
 
-def nudged(a):
-    """As ``wide``, with floats half a unit of f32 larger."""
-    if isinstance(a, torch.Tensor) and a.is_floating_point():
-        return a.double() + a.double().abs() * torch.finfo(torch.float32).eps / 2
-    return [nudged(x) for x in a] if isinstance(a, (list, tuple)) else wide(a)
-
-
-def exactly(sample, of=wide):
+def exactly(sample):
     """What the operator gives in double precision."""
     call = sample.reference or sample.operator()
     torch.set_default_dtype(torch.float64)  # results of integers
     try:
-        return flat(call(*map(of, sample.args), **{k: of(a) for k, a in sample.kwargs.items()}))
+        return flat(call(*map(wide, sample.args), **{k: wide(a) for k, a in sample.kwargs.items()}))
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -66,27 +62,28 @@ class Wrong(AssertionError):
 
 
 def errors(got, eager, exact):
-    """The largest errors of ``got`` and of ``eager`` as a share of the largest value; Wrong where they are of no kind."""
+    """The largest errors of ``got`` and of ``eager`` in units of the last place of the largest value, and how many values were
+    compared; Wrong where they are of no kind."""
     if (got.dtype, got.shape) != (eager.dtype, eager.shape):
         raise Wrong(f"{got.dtype}{list(got.shape)}, eager {eager.dtype}{list(eager.shape)}")
+    dtype = torch.finfo(got.dtype)
     g, e, x = (t.double().flatten() for t in (got, eager, exact))
-    finite = g.isfinite() & e.isfinite() & x.isfinite()
+    finite = g.isfinite() & e.isfinite() & (x.abs() <= dtype.max)
     odd = ~finite & ~((g == e) | (g.isnan() & e.isnan())) & ~(g == x)
     if odd.any():
         raise Wrong(f"{g[odd][:3].tolist()} where eager has {e[odd][:3].tolist()}")
     if not finite.any():
-        return 0.0, 0.0
+        return 0.0, 0.0, 0
     g, e, x = g[finite], e[finite], x[finite]
-    size = x.abs().max().clamp(min=torch.finfo(got.dtype).tiny)
-    return float((g - x).abs().max() / size), float((e - x).abs().max() / size)
+    unit = dtype.eps * 2.0 ** math.floor(math.log2(float(x.abs().max().clamp(min=dtype.tiny))))
+    return float((g - x).abs().max()) / unit, float((e - x).abs().max()) / unit, len(x)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.split("_")[-1])
 def test_error_is_at_most_twice_eagers_and_one_ulp(module):
-    """Judged by operator and dtype, over all of its samples: in a single number eager is exact by luck."""
     torch.manual_seed(0)
     options = Options.of_config()
-    worst, wrong = {}, []
+    pooled, wrong, count = {}, [], 0
     for sample in module.samples():
         promised = flat(sample.eager())
         if not any(t is not None and t.dtype in JUDGED for t in promised):
@@ -97,19 +94,20 @@ def test_error_is_at_most_twice_eagers_and_one_ulp(module):
         for i, (g, e, x) in enumerate(zip(got, promised, exact, strict=True)):
             if e is None or e.dtype not in JUDGED:
                 continue
+            count += 1
             try:
-                ours, theirs = errors(g, e, x)
-                if ours > 2 * theirs + torch.finfo(e.dtype).eps:
-                    theirs = max(theirs, errors(g.double(), exactly(sample, nudged)[i].double(), x)[1])
+                ours, theirs, values = errors(g, e, x)
             except Wrong as wrong_type:
                 wrong.append(f"{sample} result {i}: {wrong_type}")
                 continue
-            known, eagers = worst.get((sample.name, i, e.dtype), ((0.0, ""), 0.0))
-            worst[sample.name, i, e.dtype] = max(known, (ours, str(sample))), max(eagers, theirs)
-    for (name, i, dtype), ((ours, where), theirs) in worst.items():
-        if ours > 2 * theirs + torch.finfo(dtype).eps:
-            wrong.append(
-                f"{name} result {i} {dtype}: error {ours:.3g}, eager's {theirs:.3g}, of the largest value in {where}"
-            )
-    assert len(worst) >= 9
-    assert wrong == [], f"{len(wrong)} of {len(worst)} wrong:\n" + "\n".join(wrong[:60])
+            few, eagers = pooled.get((sample.name, i, e.dtype), ((0.0, ""), 0.0))
+            if values < FEW:
+                few = max(few, (ours, str(sample)))
+            pooled[sample.name, i, e.dtype] = few, max(eagers, theirs)
+            if values >= FEW and ours > 2 * theirs + 1:
+                wrong.append(f"{sample} result {i}: error {ours:.3g}, eager's {theirs:.3g} ulp")
+    for (_, i, _), ((ours, where), theirs) in pooled.items():
+        if ours > 2 * theirs + 1:
+            wrong.append(f"{where} result {i}: error {ours:.3g}, eager's {theirs:.3g} ulp among its like")
+    assert count >= 50
+    assert wrong == [], f"{len(wrong)} of {count} wrong:\n" + "\n".join(wrong[:60])

@@ -37,6 +37,10 @@ impl Join {
 }
 
 trait Number: Copy {
+    /// In which the lanes of a fold are joined in the end.
+    type Wide: Number;
+    fn widen(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
     const ZERO: Self;
     const ONE: Self;
     const LOWEST: Self;
@@ -53,6 +57,15 @@ trait Number: Copy {
 macro_rules! float {
     ($($t:ident),*) => {$(
         impl Number for $t {
+            type Wide = f64;
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn narrow(wide: f64) -> $t {
+                wide as $t
+            }
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             const LOWEST: $t = $t::NEG_INFINITY;
@@ -89,6 +102,15 @@ float!(f32, f64);
 macro_rules! int {
     ($($t:ident),*) => {$(
         impl Number for $t {
+            type Wide = $t;
+            #[inline(always)]
+            fn widen(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn narrow(wide: $t) -> $t {
+                wide
+            }
             const ZERO: $t = 0;
             const ONE: $t = 1;
             const LOWEST: $t = $t::MIN;
@@ -149,17 +171,24 @@ macro_rules! with_held {
 /// Lanes of a fold: four AVX-512 vectors of f32.
 const LANES: usize = 64;
 
-/// Folds a run: lanes first, then the lanes pairwise.
+/// Folds a run: lanes first, then the lanes pairwise. A sum of few terms that cancel shows each rounding, so lanes are joined
+/// in a wider type.
 #[inline(always)]
-unsafe fn run<T: Number>(x: *const T, n: usize, start: T, f: impl Fn(T, T) -> T + Copy) -> T {
+unsafe fn run<T: Number>(
+    x: *const T,
+    n: usize,
+    start: T,
+    f: impl Fn(T, T) -> T + Copy,
+    wide: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) -> T {
     // SAFETY: reads x[..n].
     unsafe {
         if n < 16 {
-            let mut total = start;
+            let mut total = start.widen();
             for i in 0..n {
-                total = f(total, x.add(i).read());
+                total = wide(total, x.add(i).read().widen());
             }
-            return total;
+            return T::narrow(total);
         }
         let mut lanes = [start; LANES];
         let mut at = 0;
@@ -176,18 +205,18 @@ unsafe fn run<T: Number>(x: *const T, n: usize, start: T, f: impl Fn(T, T) -> T 
                 *lane = f(*lane, r);
             }
         }
-        let mut half = [start; LANES / 2];
+        let mut half = [start.widen(); LANES / 2];
         for l in 0..LANES / 2 {
-            half[l] = f(lanes[l], lanes[l + LANES / 2]);
+            half[l] = wide(lanes[l].widen(), lanes[l + LANES / 2].widen());
         }
         let mut width = LANES / 4;
         while width > 0 {
             for l in 0..width {
-                half[l] = f(half[l], half[l + width]);
+                half[l] = wide(half[l], half[l + width]);
             }
             width /= 2;
         }
-        half[0]
+        T::narrow(half[0])
     }
 }
 
@@ -240,12 +269,12 @@ const SHORT: usize = 64;
 #[inline(always)]
 unsafe fn inner_typed<T: Number>(join: Join, x: *const T, (n_o, n_i): (usize, usize), out: *mut T, tmp: *mut T) {
     macro_rules! rows {
-        ($start:expr, $f:expr) => {
+        ($start:expr, $join:ident) => {
             if n_i < SHORT && n_o > 1 {
-                short_rows(x, n_o, n_i, out, tmp, $f)
+                short_rows(x, n_o, n_i, out, tmp, T::$join)
             } else {
                 for o in 0..n_o {
-                    out.add(o).write(run(x.add(o * n_i), n_i, $start, $f));
+                    out.add(o).write(run(x.add(o * n_i), n_i, $start, T::$join, T::Wide::$join));
                 }
             }
         };
@@ -253,10 +282,10 @@ unsafe fn inner_typed<T: Number>(join: Join, x: *const T, (n_o, n_i): (usize, us
     // SAFETY: the caller vouches for n_o · n_i values and n_o results.
     unsafe {
         match join {
-            Join::Sum => rows!(T::ZERO, |a: T, b: T| a.add(b)),
-            Join::Prod => rows!(T::ONE, |a: T, b: T| a.mul(b)),
-            Join::Max => rows!(T::LOWEST, |a: T, b: T| a.max(b)),
-            Join::Min => rows!(T::HIGHEST, |a: T, b: T| a.min(b)),
+            Join::Sum => rows!(T::ZERO, add),
+            Join::Prod => rows!(T::ONE, mul),
+            Join::Max => rows!(T::LOWEST, max),
+            Join::Min => rows!(T::HIGHEST, min),
         }
     }
 }
