@@ -5,7 +5,7 @@ use crate::callable::{Bridge, capsule};
 use crate::pipeline::RawTensor;
 use permalloy_runtime::device::Binary;
 use permalloy_triton::CompileRequest;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
@@ -33,46 +33,65 @@ pub enum Value {
 
 /// `str(torch.ops.aten.mm.default._schema)`, or None for an operator that PyTorch does not know.
 pub fn schema(op: &str) -> Option<String> {
-    Python::attach(|py| python(py, "schema")?.call1((op,))?.extract()).ok().flatten()
+    let found = Python::attach(|py| {
+        let ask = || python(py, "schema")?.call1((op,))?.extract();
+        ask().map_err(|e: PyErr| text_of(py, &e))
+    });
+    found.ok().flatten()
 }
 
 /// Calls an operator by its full name (`aten.mm.default`). Tensor arguments are consumed; the results are the caller's.
 /// The error is the exception's text.
 pub fn call_op(op: &str, args: &[Value], kwargs: &[(&str, Value)]) -> Result<Vec<Value>, String> {
-    Python::attach(|py| {
-        let positional = PyList::empty(py);
-        for a in args {
-            positional.append(to_python(py, a)?)?;
-        }
-        let keywords = PyDict::new(py);
-        for (name, a) in kwargs {
-            keywords.set_item(name, to_python(py, a)?)?;
-        }
-        let results = python(py, "call_op")?.call1((op, positional, keywords))?;
-        results.cast_into::<PyList>()?.iter().map(|r| from_python(py, &r)).collect::<PyResult<Vec<Value>>>()
-    })
-    .map_err(|e: PyErr| e.to_string())
+    Python::attach(|py| call_in_python(py, op, args, kwargs).map_err(|e| text_of(py, &e)))
+}
+
+fn call_in_python(py: Python<'_>, op: &str, args: &[Value], kwargs: &[(&str, Value)]) -> PyResult<Vec<Value>> {
+    let positional = PyList::empty(py);
+    for a in args {
+        positional.append(to_python(py, a)?)?;
+    }
+    let keywords = PyDict::new(py);
+    for (name, a) in kwargs {
+        keywords.set_item(name, to_python(py, a)?)?;
+    }
+    let results = python(py, "call_op")?.call1((op, positional, keywords))?;
+    results.cast_into::<PyList>()?.iter().map(|r| from_python(py, &r)).collect()
 }
 
 /// Compiles kernels for a CUDA device, each to its machine code or to why there is none. The error is the exception's text.
-pub fn compile_kernels(requests: &[CompileRequest], capability: u32) -> Result<Vec<Result<Binary, String>>, String> {
-    Python::attach(|py| {
-        let list = PyList::empty(py);
-        for r in requests {
-            let row = (&r.source, &r.signature, &r.constants, &r.aligned, r.num_warps, r.num_stages);
-            list.append(row.into_pyobject(py)?)?;
+pub fn compile_kernels(requests: &[CompileRequest], capability: u32) -> Result<Vec<Compiled>, String> {
+    Python::attach(|py| compile_in_python(py, requests, capability).map_err(|e| text_of(py, &e)))
+}
+
+type Compiled = Result<Binary, String>;
+
+fn compile_in_python(py: Python<'_>, requests: &[CompileRequest], capability: u32) -> PyResult<Vec<Compiled>> {
+    let list = PyList::empty(py);
+    for r in requests {
+        let row = (&r.source, &r.signature, &r.constants, &r.aligned, r.num_warps, r.num_stages);
+        list.append(row.into_pyobject(py)?)?;
+    }
+    let made = py.import("permalloy.kernels")?.getattr("compile_all")?.call1((list, capability))?;
+    let binary = |item: Bound<'_, PyAny>| {
+        if let Ok(error) = item.extract::<String>() {
+            return Ok(Err(error));
         }
-        let made = py.import("permalloy.kernels")?.getattr("compile_all")?.call1((list, capability))?;
-        let binary = |item: Bound<'_, PyAny>| {
-            if let Ok(error) = item.extract::<String>() {
-                return Ok(Err(error));
-            }
-            let (key, image, entry, shared_bytes): (String, Vec<u8>, String, u32) = item.extract()?;
-            Ok(Ok(Binary { image, entry, shared_bytes, key }))
-        };
-        made.cast_into::<PyList>()?.iter().map(binary).collect::<PyResult<Vec<_>>>()
-    })
-    .map_err(|e: PyErr| e.to_string())
+        let (key, image, entry, shared_bytes): (String, Vec<u8>, String, u32) = item.extract()?;
+        Ok(Ok(Binary { image, entry, shared_bytes, key }))
+    };
+    made.cast_into::<PyList>()?.iter().map(binary).collect()
+}
+
+/// The text of an exception that goes no further. An interrupt by the user stays one: it is raised again by the next line of
+/// Python, which is the caller's once the compiler or the step has returned.
+fn text_of(py: Python<'_>, error: &PyErr) -> String {
+    let text = error.to_string(); // first, since it looks for signals
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // SAFETY: marks the signal as arrived, which may be done at any time.
+        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+    }
+    text
 }
 
 /// A function of `permalloy.callbacks`, looked up once.
