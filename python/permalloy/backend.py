@@ -90,6 +90,7 @@ class Options:
     check_kernels: bool
     emulate_eager_casts: bool
     chunked_loss: int | None
+    memory_budget: float
     pool_outputs: bool
 
     @classmethod
@@ -111,6 +112,7 @@ class Options:
             check_kernels=c.check == "kernels",
             emulate_eager_casts=c.emulate_eager_casts,
             chunked_loss=c.chunk_bytes(),
+            memory_budget=c.memory_budget,
             pool_outputs=c.pool_outputs,
         )
 

@@ -36,6 +36,7 @@ class Config:
     dump: str | None = None
     pool_outputs: bool = True
     partition: str = "own"
+    memory_budget: float = 1.0
     warn: bool = True
     cache_dir: str = os.path.join(os.path.expanduser("~"), ".cache", "permalloy")
 
@@ -64,12 +65,16 @@ class Config:
         kind = _TYPES[name]
         if kind is str and isinstance(value, os.PathLike):
             value = os.fspath(value)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
         if not (isinstance(value, kind) or (value is None and name == "dump")) or not _holds_text(value):
             raise TypeError(f"permalloy.config.{name} wants {self.__annotations__[name]}, got {value!r}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"permalloy.config.{name} is one of {', '.join(map(str, _CHOICES[name]))}; got {value!r}")
         if name == "chunked_loss" and not 0 <= value <= 1 << 20:
             raise ValueError(f"permalloy.config.chunked_loss is a number of MB, at most {1 << 20}; got {value!r}")
+        if kind is float and not 0 <= value <= 1:
+            raise ValueError(f"permalloy.config.{name} is a number from 0 to 1; got {value!r}")
         if name in _CHECKED:
             patterns.check(**{name: value})
         object.__setattr__(self, name, value)
@@ -88,6 +93,11 @@ class Config:
             if not text.isdecimal():
                 raise ValueError(f"{where}: no number")
             return int(text)
+        if kind is float:
+            try:
+                return float(text)
+            except ValueError:
+                raise ValueError(f"{where}: no number") from None
         items = [item.strip() for item in text.split(",") if item.strip()]
         if kind is list:
             return items
@@ -149,7 +159,7 @@ _CHUNK = 32
 
 
 def _runtime_types() -> dict[str, Any]:
-    kinds = {"bool": bool, "str": str, "str | None": str, "bool | str": _MIXED, "bool | int": _AMOUNT}
+    kinds = {"bool": bool, "float": float, "str": str, "str | None": str, "bool | str": _MIXED, "bool | int": _AMOUNT}
     return {n: kinds.get(a) or (dict if a.startswith("dict") else list) for n, a in Config.__annotations__.items()}
 
 

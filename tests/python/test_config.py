@@ -305,6 +305,7 @@ def test_every_option_is_read_from_the_environment():
         "dump": "x",
         "pool_outputs": "0",
         "partition": "torch",
+        "memory_budget": "0.25",
         "warn": "0",
         "cache_dir": "y",
     }
@@ -322,6 +323,7 @@ def test_every_option_is_read_from_the_environment():
         "x",
         False,
         "torch",
+        0.25,
         False,
         "y",
     ]

@@ -91,8 +91,8 @@ pub fn read(path: &Path) -> Result<String, CliError> {
     text.map_err(|e| CliError::Failed(format!("{}: {e}", path.display())))
 }
 
-/// The compiler options in a text's `// options: {…}` line: `target`, `routes` and `rewrites` (pairs), `deny`, `strict`
-/// and `emulate_eager_casts`; what it leaves out has its default.
+/// The compiler options in a text's `// options: {…}` line: `target`, `routes` and `rewrites` (pairs), `deny`, `strict`,
+/// `emulate_eager_casts` and `memory_budget`; what it leaves out has its default.
 pub fn options_of(text: &str) -> Result<Option<Options>, String> {
     let Some(line) = text.lines().find_map(|l| l.strip_prefix("// options:")) else { return Ok(None) };
     let bad = |what: &str| format!("the line `// options:` {what}");
@@ -112,6 +112,9 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 let bad = || bad("has a chunked_loss that is no number of bytes");
                 options.chunked_loss = if value.is_null() { None } else { Some(value.as_i64().ok_or_else(bad)?) };
             }
+            "memory_budget" => {
+                options.memory_budget = value.as_f64().ok_or_else(|| bad("has a memory_budget that is no number"))?;
+            }
             // How a graph runs, not how it is compiled.
             "pool_outputs" | "check_kernels" | "device" | "capability" | "deterministic" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
@@ -120,8 +123,17 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 options.rewrites = pairs(value).ok_or_else(|| bad("has rewrites that are no pairs of texts"))?;
             }
             _ => {
-                let known =
-                    ["target", "routes", "rewrites", "deny", "strict", "check", "emulate_eager_casts", "chunked_loss"];
+                let known = [
+                    "target",
+                    "routes",
+                    "rewrites",
+                    "deny",
+                    "strict",
+                    "check",
+                    "emulate_eager_casts",
+                    "chunked_loss",
+                    "memory_budget",
+                ];
                 let hint = permalloy_ir::did_you_mean(name, known);
                 return Err(bad(&format!("has an unknown option `{name}`{hint}")));
             }

@@ -218,9 +218,12 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
     let given = Graph::parse(work.text).map_err(|e| e.to_string())?;
     let names: std::collections::BTreeSet<&str> = given.values().map(|(_, v)| &*v.name).collect();
     let known = |name: &str| names.contains(name);
+    let budget = work.options.memory_budget;
     let (cut, records) = match work.options.chunked_loss {
-        Some(bytes) => Chunks::of(work.graph()?, bytes).partition(work.graph()?, &known).map_err(|e| e.to_string())?,
-        None => (partition(work.graph()?, &known, &|_| false).map_err(|e| e.to_string())?, vec![]),
+        Some(bytes) => {
+            Chunks::of(work.graph()?, bytes).partition(work.graph()?, &known, budget).map_err(|e| e.to_string())?
+        }
+        None => (partition(work.graph()?, &known, &|_| false, budget).map_err(|e| e.to_string())?, vec![]),
     };
     let mut text = String::new();
     for r in &records {

@@ -38,6 +38,8 @@ pub struct Options {
     pub emulate_eager_casts: bool,
     /// Bytes of a piece of a loss's logits over a large vocabulary, which are then never all in memory.
     pub chunked_loss: Option<i64>,
+    /// Part of the bytes saved for a backward at best speed that may be saved; see [`partition`].
+    pub memory_budget: f64,
     /// How far fusion may go; that of the device.
     pub limits: Limits,
 }
@@ -53,6 +55,7 @@ impl Default for Options {
             check: false,
             emulate_eager_casts: false,
             chunked_loss: None,
+            memory_budget: 1.0,
             limits: Limits::CPU,
         }
     }
@@ -145,14 +148,15 @@ pub fn compile_joint(text: &str, options: &Options) -> Result<CompiledJoint, Err
     // sizes it knows.
     let known = |name: &str| types.contains_key(name) || made.contains(name);
     let chunks = chunks(&graph, options, &mut timing)?;
+    let budget = options.memory_budget;
     let mut cut = match &chunks {
         Some(chunks) => {
             let (cut, made) =
-                timing.pass("partition", || chunks.partition(&graph, &known)).map_err(Error::Partition)?;
+                timing.pass("partition", || chunks.partition(&graph, &known, budget)).map_err(Error::Partition)?;
             records.extend(made);
             cut
         }
-        None => timing.pass("partition", || partition(&graph, &known, &|_| false)).map_err(Error::Partition)?,
+        None => timing.pass("partition", || partition(&graph, &known, &|_| false, budget)).map_err(Error::Partition)?,
     };
     let saved = cut.saved.iter().map(|(name, ty)| saved(name, ty, types.get(&**name).copied())).collect();
     // What is no longer read makes room for what comes: memory that is used again is in the caches.

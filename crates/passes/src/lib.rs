@@ -3,6 +3,7 @@
 //! No pass knows how a kernel is run or calls a native operator.
 
 mod algebra;
+mod budget;
 mod flow;
 mod memory;
 mod partition;

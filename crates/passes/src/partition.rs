@@ -6,6 +6,7 @@
 //! overwrites, or a view of it, is saved as a copy taken before the write. A large value that the forward would store for
 //! this alone costs a little more than one that is in memory anyway.
 
+use crate::budget::tiers;
 use crate::flow::{INFINITE, Network};
 use crate::memory;
 use crate::simplify::{effect, must_run};
@@ -53,10 +54,13 @@ impl From<Missing> for PartitionError {
 
 /// Cuts a joint graph. `known` says of a value name whether the caller can describe it; asked only for symbolic shapes.
 /// `again` says of a node that it may be run again in the backward, whatever it costs.
+/// `memory_budget`: the part of the bytes that would be saved at best speed (1) that may be saved, for more work in the
+/// backward; at 0 as little is saved as can be.
 pub fn partition(
     joint: &Graph,
     known: &dyn Fn(&str) -> bool,
     again: &dyn Fn(NodeId) -> bool,
+    memory_budget: f64,
 ) -> Result<Partition, PartitionError> {
     let GraphKind::Joint { forward_outputs } = joint.kind else {
         return Err(PartitionError(format!("{} is not a joint graph", joint.name)));
@@ -66,7 +70,7 @@ pub fn partition(
     for (id, _) in joint.nodes().filter(|(id, _)| again(*id)) {
         facts.recomputable[id.0 as usize] = true;
     }
-    let saved = choose_saved(joint, &facts, &hints, known);
+    let saved = saved_within(joint, &mut facts, &hints, known, memory_budget);
     let keep = |v: &ValueId| Kept::of(joint, *v, &facts, &hints);
     let kept: Vec<Kept> = saved.iter().map(keep).collect();
     let saved_ints = symbols_of_backward(joint, &facts, &saved, forward_outputs);
@@ -105,24 +109,55 @@ pub fn partition(
         backward.input(input);
     }
     let outputs = &joint.outputs[forward_outputs..];
-    // On CUDA what is computed once more comes late, which lowers the peak of memory; on the CPU it keeps its place.
-    let late = on_cuda(joint);
+    // On CUDA, and where memory is short, what is computed once more comes late, which lowers the peak of memory; on the
+    // CPU it keeps its place.
+    let late = on_cuda(joint) || memory_budget < 1.0;
     let own = |id: NodeId| !late || facts.backward_only[id.0 as usize];
     copy_late(&mut backward, output_values(outputs), |id, n| effects(id, n, true), own)?;
     for o in outputs {
         backward.output(o)?;
     }
-    let bytes = |k: &Kept| {
-        let alive = matches!(joint.value(k.value).def, Def::Input(_)) && !k.copy;
-        if alive { 0 } else { size(joint.ty(k.value), &hints) }
-    };
     Ok(Partition {
-        saved_bytes: kept.iter().map(bytes).sum(),
+        saved_bytes: bytes_of(joint, &saved, &facts, &hints),
         saved: kept.into_iter().map(|k| (k.name, k.ty)).collect(),
         saved_ints,
         forward: forward.graph,
         backward: backward.graph,
     })
+}
+
+/// The values to save within a budget.
+fn saved_within(
+    joint: &Graph,
+    facts: &mut Facts,
+    hints: &SymbolValues,
+    known: &dyn Fn(&str) -> bool,
+    budget: f64,
+) -> Vec<ValueId> {
+    let mut saved = choose_saved(joint, facts, hints, known);
+    if budget >= 1.0 {
+        return saved;
+    }
+    let mut bytes = bytes_of(joint, &saved, facts, hints);
+    let limit = bytes as f64 * budget;
+    for tier in tiers(joint, &facts.backward_only, &facts.recomputable, hints) {
+        if bytes as f64 <= limit {
+            break;
+        }
+        tier.iter().for_each(|n| facts.recomputable[n.0 as usize] = true);
+        let fewer = choose_saved(joint, facts, hints, known);
+        let n = bytes_of(joint, &fewer, facts, hints);
+        if n < bytes {
+            (saved, bytes) = (fewer, n);
+        }
+    }
+    saved
+}
+
+/// Bytes of saved values beside the inputs that are alive anyway.
+fn bytes_of(joint: &Graph, saved: &[ValueId], facts: &Facts, hints: &SymbolValues) -> i64 {
+    let alive = |v: ValueId| matches!(joint.value(v).def, Def::Input(_)) && !facts.overwritten[v.0 as usize];
+    saved.iter().filter(|v| !alive(**v)).map(|v| size(joint.ty(*v), hints)).sum()
 }
 
 /// A saved value as it passes from the forward to the backward.

@@ -55,6 +55,8 @@ pub struct Options {
     pub emulate_eager_casts: bool,
     /// Bytes of a piece of a loss's logits, if they are made in pieces.
     pub chunked_loss: Option<i64>,
+    /// Part of the bytes saved for a backward at best speed that may be saved.
+    pub memory_budget: f64,
     /// Large outputs live in memory that is kept from call to call.
     pub pool_outputs: bool,
 }
@@ -205,6 +207,7 @@ pub(crate) fn driver_options(options: &Options) -> permalloy_driver::Options {
         check: options.check,
         emulate_eager_casts: options.emulate_eager_casts,
         chunked_loss: options.chunked_loss,
+        memory_budget: options.memory_budget,
         ..Default::default()
     }
 }

@@ -94,16 +94,17 @@ impl Chunks {
         }
     }
 
-    /// Cuts a joint graph; both halves are clean. As without pieces where they cannot be had.
+    /// Cuts a joint graph; both halves are clean; `memory_budget` as for [`partition`]. As without pieces where they cannot be had.
     pub fn partition(
         &self,
         joint: &Graph,
         known: &dyn Fn(&str) -> bool,
+        memory_budget: f64,
     ) -> Result<(Partition, Vec<Record>), PartitionError> {
         let mut records = self.records.clone();
         if !self.is_empty() {
             let with_rows = |name: &str| known(name) || self.rows.contains(name);
-            let cut = partition(joint, &with_rows, &|n| self.products.contains(&n))?;
+            let cut = partition(joint, &with_rows, &|n| self.products.contains(&n), memory_budget)?;
             let halves = [&cut.forward, &cut.backward].map(|g| self.pieces_of(&simplify(g)));
             match halves {
                 [Ok((forward, mut made)), Ok((backward, more))] => {
@@ -117,7 +118,7 @@ impl Chunks {
                 }
             }
         }
-        let mut cut = partition(joint, known, &|_| false)?;
+        let mut cut = partition(joint, known, &|_| false, memory_budget)?;
         (cut.forward, cut.backward) = (simplify(&cut.forward), simplify(&cut.backward));
         Ok((cut, records))
     }
