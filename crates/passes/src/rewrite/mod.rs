@@ -7,6 +7,7 @@ mod aligned;
 mod attention;
 mod attention_gradients;
 mod attention_mask;
+mod channels_last;
 mod chunked;
 mod constants;
 mod region;
@@ -47,6 +48,10 @@ pub const REWRITES: &[Rewrite] = &[
     Rewrite {
         name: "aligned_products",
         doc: "large products of 16 bits over sizes that are no multiple of 8 are padded with zeros, on CUDA",
+    },
+    Rewrite {
+        name: "channels_last",
+        doc: "images and weights of convolutions of 16 bits lie channels last in memory, on CUDA",
     },
 ];
 
@@ -113,6 +118,7 @@ pub fn rewrites_apply(graph: &Graph, options: &RewriteOptions, held: &[Entry]) -
     !held.is_empty()
         || (options.is_on("sdpa_mask") && graph.nodes().any(|(_, n)| sdpa_mask::has_mask(n)))
         || (options.is_on("aligned_products") && graph.nodes().any(|(_, n)| aligned::is_odd(graph, n)))
+        || (options.is_on("channels_last") && graph.nodes().any(|(_, n)| channels_last::is_convolution(graph, n)))
 }
 
 /// The rewritten graph. Masks that it no longer needs are left in it for the cleaning that follows.
@@ -142,6 +148,9 @@ pub fn rewrite(graph: Graph, options: &RewriteOptions, held: &[Entry]) -> Rewrit
     }
     if options.is_on("aligned_products") {
         aligned::apply(&mut out);
+    }
+    if options.is_on("channels_last") {
+        channels_last::apply(&mut out);
     }
     out
 }
