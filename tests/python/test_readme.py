@@ -32,6 +32,8 @@ def test_it_lists_every_option_with_its_default():
         value = getattr(config, name)
         if default in said:
             assert (value or None) == (said[default] or None), name
+        elif isinstance(value, float):
+            assert value == float(default), name
         else:
             assert Path(value) == Path(default.strip("`")).expanduser() or value == default.strip("`"), name
 
