@@ -191,8 +191,7 @@ fn hardswish_backward(c: &mut Call<'_, '_>) -> RuleResult {
     })
 }
 
-/// dx = g/6 for −3 < x < 3
-/// g/6 for −3 < x < 3. PyTorch's sixth is that of f32, for doubles as well.
+/// dx = g/6 for −3 < x < 3. PyTorch's sixth is that of f32, for doubles as well.
 fn hardsigmoid_backward(c: &mut Call<'_, '_>) -> RuleResult {
     let sixth = f64::from(1.0_f32 / 6.0);
     pointwise(c, [GRAD, X], |[g, x]| x.gt(-3.0).and(x.lt(3.0)).select(g * sixth, 0.0))
