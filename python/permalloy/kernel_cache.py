@@ -61,5 +61,7 @@ def has_kernels_of(graph: str) -> bool:
 
 def keep_graph(graph: str) -> None:
     """Notes that all kernels of a graph are kept."""
+    if has_kernels_of(graph):
+        return
     with contextlib.suppress(OSError):
         dump.write_atomically(os.path.join(config.cache_dir, "graphs", graph), b"")

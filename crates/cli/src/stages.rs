@@ -11,7 +11,7 @@ use permalloy_loops::Limits;
 use permalloy_loops::kernel::Program;
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{
-    Chunks, RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
+    Chunks, Record, RewriteOptions, RouteOptions, algebra, held, parse_overrides, partition, rewrite, route, simplify,
 };
 use permalloy_triton::device::{DEVICES, Device};
 use permalloy_triton::program_text;
@@ -195,11 +195,7 @@ fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
     let rewritten = rewrite(routed, &options, &held);
     verify(&rewritten.graph).map_err(|e| e.to_string())?;
     let graph = simplify(&rewritten.graph);
-    work.printed = graph.to_string();
-    for r in &rewritten.records {
-        // Writing to a string cannot fail.
-        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
-    }
+    work.printed = graph.to_string() + &decisions(&rewritten.records);
     work.graph = Some(graph);
     Ok(())
 }
@@ -225,11 +221,7 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
         }
         None => (partition(work.graph()?, &known, &|_| false, budget).map_err(|e| e.to_string())?, vec![]),
     };
-    let mut text = String::new();
-    for r in &records {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{} {}: {}", r.op, r.route_name(), r.detail);
-    }
+    let mut text = decisions(&records);
     for (name, ty) in &cut.saved {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "saved %{name}: {ty}");
@@ -244,16 +236,17 @@ fn cut(work: &mut Work<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// A line for each.
+fn decisions(records: &[Record]) -> String {
+    records.iter().map(|r| format!("{} {}: {}\n", r.op, r.route_name(), r.detail)).collect()
+}
+
 /// For a graph that is not joint; `partition` does it for one that is.
 fn chunk(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let bytes = work.options.chunked_loss.ok_or("the line `// options:` has no chunked_loss")?;
     let (graph, records) = Chunks::of(work.graph()?, bytes).apply(work.graph()?);
-    work.printed = graph.to_string();
-    for r in &records {
-        // Writing to a string cannot fail.
-        let _ = writeln!(work.printed, "{} {}: {}", r.op, r.route_name(), r.detail);
-    }
+    work.printed = graph.to_string() + &decisions(&records);
     work.graph = Some(graph);
     Ok(())
 }

@@ -44,7 +44,7 @@ impl<'t> Arguments<'t> {
 
     /// Values of the graph's size symbols.
     pub fn symbols(&self, graph: &Graph) -> Result<SymbolValues, String> {
-        let mut symbols: SymbolValues = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+        let mut symbols = permalloy_ir::hints(&graph.symbols);
         for (name, value) in &self.symbols {
             let slot = symbols.get_mut(*name).ok_or_else(|| format!("the graph has no symbol {name}"))?;
             *slot = *value;

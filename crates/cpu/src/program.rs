@@ -93,6 +93,12 @@ pub(crate) struct Micro {
     pub direct: Option<usize>,
 }
 
+impl Micro {
+    pub(crate) fn fused(&self) -> Option<&Fused> {
+        if let Kind::Fused(f) = &self.kind { Some(f) } else { None }
+    }
+}
+
 /// Static facts of a slot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct SlotInfo {
@@ -178,4 +184,14 @@ pub(crate) struct Program {
     pub code: Option<Arc<Code>>,
     /// Rough cost of one element.
     pub cost: usize,
+}
+
+impl Program {
+    /// The bits of a slot that is a constant.
+    pub(crate) fn constant(&self, s: Slot) -> Option<u64> {
+        self.once.iter().find_map(|m| match m.kind {
+            Kind::Const(bits) if m.dst == s => Some(bits),
+            _ => None,
+        })
+    }
 }

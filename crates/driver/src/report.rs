@@ -143,7 +143,7 @@ fn grouped(records: &[Record]) -> Vec<(&Record, usize)> {
 
 /// Name, bytes read, bytes written (by hint where sizes are symbolic), and what the step does.
 fn step_row(p: &Program, s: &Step) -> (String, i64, i64, String) {
-    let hints = p.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&p.symbols);
     let bytes = |ids: &[BufferId]| -> i64 {
         let one = |b: &BufferId| {
             let b = p.buffer(*b);

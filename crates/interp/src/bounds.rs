@@ -249,8 +249,7 @@ impl Errors {
 
     /// The same prim on other operands.
     fn again(&mut self, p: PrimOp, node: &Node, operands: &[ValueId]) -> ValueId {
-        let attrs: Vec<(&str, Arg)> = node.kwargs.iter().map(|(n, a)| (&**n, a.clone())).collect();
-        self.b().prim(p, operands, attrs)
+        self.b().prim(p, operands, node.attributes())
     }
 
     fn or_zero(&mut self, error: Option<ValueId>, like: ValueId) -> ValueId {

@@ -1,6 +1,6 @@
 //! The graph: SSA nodes over tensor values, in execution order.
 
-use crate::dim::{Dim, Symbol};
+use crate::dim::{Dim, Symbol, SymbolValues};
 use crate::dtype::{DType, Device};
 use crate::hash::MixHash;
 use crate::names::Names;
@@ -247,6 +247,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Attributes of a prim, for the same prim elsewhere.
+    pub fn attributes(&self) -> Vec<(&str, Arg)> {
+        self.kwargs.iter().map(|(n, a)| (&**n, a.clone())).collect()
+    }
+
     pub fn prim(&self) -> Option<PrimOp> {
         match self.op {
             Op::Prim(p) => Some(p),
@@ -351,6 +356,11 @@ pub struct SymbolInfo {
     pub hint: i64,
     pub min: i64,
     pub max: i64,
+}
+
+/// The values that size symbols had when traced.
+pub fn hints(symbols: &[SymbolInfo]) -> SymbolValues {
+    symbols.iter().map(|s| (s.name.clone(), s.hint)).collect()
 }
 
 /// A whole graph.

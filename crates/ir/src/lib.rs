@@ -39,7 +39,7 @@ pub use dim::{Atom, Dim, EvalError, Poly, Symbol, SymbolValues};
 pub use dtype::{DType, Device};
 pub use graph::{
     Arg, Def, Graph, GraphKind, Input, Mark, Node, NodeId, Op, Output, Role, SymbolInfo, TensorType, Value, ValueId,
-    contiguous_strides,
+    contiguous_strides, hints,
 };
 pub use hash::{MixHash, MixHasher};
 pub use infer::{infer, shape as shape_text};

@@ -65,7 +65,7 @@ pub fn partition(
     let GraphKind::Joint { forward_outputs } = joint.kind else {
         return Err(PartitionError(format!("{} is not a joint graph", joint.name)));
     };
-    let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&joint.symbols);
     let mut facts = Facts::of(joint, forward_outputs)?;
     for (id, _) in joint.nodes().filter(|(id, _)| again(*id)) {
         facts.recomputable[id.0 as usize] = true;
@@ -276,7 +276,7 @@ const FAR_SEARCH: usize = 64;
 /// Computing them once more would take the whole stream from its beginning, and store it all the same, since each part is
 /// read at another time.
 fn far_readers(joint: &Graph, forward: &[bool], recomputable: &[bool]) -> Vec<NodeId> {
-    let hints: SymbolValues = joint.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&joint.symbols);
     let mut readers: Vec<Vec<NodeId>> = vec![Vec::new(); joint.value_count()];
     for (id, n) in joint.nodes().filter(|(id, _)| forward[id.0 as usize]) {
         n.for_each_operand(|v| {

@@ -171,7 +171,7 @@ fn overlapping_operand(graph: &Graph, node: &Node) -> bool {
     else {
         return false;
     };
-    let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&graph.symbols);
     // A copy of an expanded tensor is dense.
     let expanded = strides.iter().zip(&ty.shape).any(|(s, n)| s.is_const(0) && !n.is_const(1));
     !expanded && overlap(&ty.shape, strides, &hints)

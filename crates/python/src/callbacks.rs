@@ -59,12 +59,13 @@ fn call_in_python(py: Python<'_>, op: &str, args: &[Value], kwargs: &[(&str, Val
     results.cast_into::<PyList>()?.iter().map(|r| from_python(py, &r)).collect()
 }
 
+/// A kernel's machine code, or why there is none.
+pub type Compiled = Result<Binary, String>;
+
 /// Compiles kernels for a CUDA device, each to its machine code or to why there is none. The error is the exception's text.
 pub fn compile_kernels(requests: &[CompileRequest], capability: u32) -> Result<Vec<Compiled>, String> {
     Python::attach(|py| compile_in_python(py, requests, capability).map_err(|e| text_of(py, &e)))
 }
-
-type Compiled = Result<Binary, String>;
 
 fn compile_in_python(py: Python<'_>, requests: &[CompileRequest], capability: u32) -> PyResult<Vec<Compiled>> {
     let list = PyList::empty(py);

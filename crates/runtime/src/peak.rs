@@ -2,7 +2,7 @@
 
 use crate::plan::{Lifetimes, OWN_MEMORY, in_place_pairs, in_place_pairs_of, pack};
 use crate::torch::writes_into;
-use permalloy_ir::{Device, SymbolValues};
+use permalloy_ir::Device;
 use permalloy_loops::kernel::{BufferKind, Program, Step};
 
 /// Bytes at the moment of a run that takes most (by hint where sizes are symbolic), without the scratch memory of kernels
@@ -26,7 +26,7 @@ pub struct Peak {
 /// The peak of a program on PyTorch's operators. `held`: the caller keeps the argument of this name during the run, so that
 /// it counts for nothing.
 pub fn peak(program: &Program, held: &dyn Fn(&str) -> bool) -> Peak {
-    let hints: SymbolValues = program.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&program.symbols);
     let bytes = |b: usize| {
         let buffer = &program.buffers[b];
         buffer.extent().eval(&hints).unwrap_or(0).max(0) as usize * buffer.dtype.size()

@@ -49,7 +49,7 @@ impl<'a> Generator<'a> {
         device: &'static Device,
         options: &'a Options,
     ) -> Generator<'a> {
-        let hints = symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+        let hints = permalloy_ir::hints(symbols);
         Generator { own: buffers.len(), buffers: buffers.to_vec(), hints, device, options, launches: Vec::new() }
     }
 

@@ -284,22 +284,28 @@ impl Scheduler<'_> {
         let t = self.device.tiles;
         let (rows, columns) = (self.hint(&self.size(&folded)), self.hint(&self.size(&kept)));
         let wide = columns >= 2048 && fills(columns, 8 * t.columns);
-        let (points, x) = match () {
-            () if self.device.family != Family::Cuda => (t.reduction, t.columns),
+        let (points, x) = if self.device.family != Family::Cuda {
+            (t.reduction, t.columns)
+        } else if self.undivided {
             // Few rows: more programs, by fewer columns.
-            () if self.undivided => (t.reduction / 2, t.columns / 8),
-            () if self.streams() <= 3 => (t.reduction / 2, t.columns / 2),
-            () if wide => (t.reduction, 8 * t.columns),
-            () => (t.reduction, t.columns),
+            (t.reduction / 2, t.columns / 8)
+        } else if self.streams() <= 3 {
+            (t.reduction / 2, t.columns / 2)
+        } else if wide {
+            (t.reduction, 8 * t.columns)
+        } else {
+            (t.reduction, t.columns)
         };
         let x = x.min(power(columns));
         let (r, x) = self.blocks((points / x).min(power(rows)), x);
         let walk = self.divided(&self.size(&folded), r, self.blocks_of(&self.size(&kept), x));
         let dims = vec![self.dim("r", folded, 0, r, walk), self.dim("x", kept, 1, x, Walk::Grid)];
-        let warps = self.warps(match () {
-            () if x > t.columns => x * r / 2,
-            () if self.undivided => x * r * 2,
-            () => x * r,
+        let warps = self.warps(if x > t.columns {
+            x * r / 2
+        } else if self.undivided {
+            x * r * 2
+        } else {
+            x * r
         });
         Ok(Schedule { rows: vec![0], ..self.made_with(dims, warps) })
     }

@@ -53,7 +53,7 @@ struct Chain<'a> {
     after: Vec<Micro>,
 }
 
-/// Makes one phase of all, whose function goes to the end of `bytes`. `before` is the program before anything was fused. None,
+/// Makes one phase of all, whose function takes the place of theirs in `bytes`. `before` is the program before anything was fused. None,
 /// and nothing is changed, where the phases do not fit.
 pub(super) fn chain(
     program: &mut Program,
@@ -95,14 +95,10 @@ pub(super) fn chain(
     }
     let lanes = take(c.program, c.sums.len() * layout.row_block * LANES);
     let sections: Vec<Section<'_>> = c.parts.iter().map(|p| Section { lanes: &p.lanes, once: p.once }).collect();
-    let entry = bytes.len();
-    let code = emit(&sections, c.arguments.len(), false, width)?;
-    let mut streaming = None;
-    let mut more = Vec::new();
-    if c.parts.iter().flat_map(|p| &p.lanes).any(|l| matches!(l.op, Op::Stream(..))) {
-        more = emit(&sections, c.arguments.len(), true, width)?;
-        streaming = Some(entry + code.len());
-    }
+    let (code, streaming) = emit(&sections, c.arguments.len(), width)?;
+    // The functions of the phases themselves have no callers any more; those of the first row-level ops come before them.
+    let entry = phases.iter().flat_map(|p| &p.body).filter_map(|m| m.fused()).map(|f| f.entry).min()?;
+    let streaming = streaming.map(|s| entry + s);
     // What its reductions find stays in the function.
     let sums = Vec::new();
     let fused = Fused { entry, streaming, arguments: c.arguments, outs: c.outs, sums, flat: false, lanes };
@@ -111,18 +107,16 @@ pub(super) fn chain(
     let body = [c.loads, vec![fused], c.after].concat();
     chained.phases = vec![Phase { rows: c.first, accs: Vec::new(), body }];
     *program = chained;
+    bytes.truncate(entry);
     bytes.extend(code);
-    bytes.extend(more);
     Some(())
 }
 
 /// Slots that the bodies read, and the row-level values these are made of.
 fn needed(phases: &[Phase], before: &Program) -> Vec<Slot> {
     let mut needed: Vec<Slot> = Vec::new();
-    for m in phases.iter().flat_map(|p| &p.body) {
-        if let Kind::Fused(f) = &m.kind {
-            needed.extend(f.arguments.iter().filter_map(|a| if let Argument::Slot(s) = a { Some(*s) } else { None }));
-        }
+    for f in phases.iter().flat_map(|p| &p.body).filter_map(|m| m.fused()) {
+        needed.extend(f.arguments.iter().filter_map(|a| if let Argument::Slot(s) = a { Some(*s) } else { None }));
     }
     for m in before.phases.iter().rev().flat_map(|p| p.rows.iter().rev()) {
         if needed.contains(&m.dst) {
@@ -223,11 +217,7 @@ impl Chain<'_> {
 
     /// Reads a row-level value that another section or something before the function makes.
     fn outside(&mut self, s: Slot) -> Op {
-        let constant = self.program.once.iter().find_map(|m| match m.kind {
-            Kind::Const(bits) if m.dst == s => Some(bits),
-            _ => None,
-        });
-        if let Some(bits) = constant {
+        if let Some(bits) = self.program.constant(s) {
             return Op::Constant(bits);
         }
         let p = self.slot(s);

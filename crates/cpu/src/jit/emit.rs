@@ -51,9 +51,20 @@ pub(super) struct Section<'a> {
     pub once: bool,
 }
 
-/// Machine code for the sections, or None if one needs too many registers. `arguments`: how many there are. `streaming`: what
-/// is written by [`Op::Stream`] goes past the caches, and must be aligned to 64 bytes in each row.
-pub(super) fn emit(sections: &[Section<'_>], arguments: usize, streaming: bool, width: Width) -> Option<Vec<u8>> {
+/// Machine code for the sections, or None if one needs too many registers. `arguments`: how many there are. Where something is
+/// written by [`Op::Stream`], a second form of the function follows, at the place that is returned: it writes that past the
+/// caches, which must be aligned to 64 bytes in each row.
+pub(super) fn emit(sections: &[Section<'_>], arguments: usize, width: Width) -> Option<(Vec<u8>, Option<usize>)> {
+    let mut code = function(sections, arguments, false, width)?;
+    let mut streaming = None;
+    if sections.iter().flat_map(|s| s.lanes).any(|l| matches!(l.op, Op::Stream(..))) {
+        streaming = Some(code.len());
+        code.extend(function(sections, arguments, true, width)?);
+    }
+    Some((code, streaming))
+}
+
+fn function(sections: &[Section<'_>], arguments: usize, streaming: bool, width: Width) -> Option<Vec<u8>> {
     let mut a = Assembler::new(width);
     let pointers = sections.iter().map(|s| walked(s.lanes).len()).max()?.min(POINTERS.len());
     let used: Vec<u8> = KEPT.into_iter().filter(|r| POINTERS[..pointers].contains(r)).collect();

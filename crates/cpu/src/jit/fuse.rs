@@ -454,17 +454,13 @@ impl Fuser<'_> {
             b.push(Op::Save(p, v), Type::F32);
         });
         let section = [Section { lanes: &b.lanes, once: false }];
-        let Some(code) = emit(&section, b.arguments.len(), false, self.width) else {
+        let Some((code, streaming)) = emit(&section, b.arguments.len(), self.width) else {
             self.program.registers = registers;
             return None;
         };
         let entry = self.bytes.len();
         self.bytes.extend(code);
-        let mut streaming = None;
-        if b.lanes.iter().any(|l| matches!(l.op, Op::Stream(..))) {
-            streaming = Some(self.bytes.len());
-            self.bytes.extend(emit(&section, b.arguments.len(), true, self.width)?);
-        }
+        let streaming = streaming.map(|s| entry + s);
         let lanes = take(self.program, sums.len() * o * LANES);
         self.made.push((entry, b.lanes));
         Some(Fused { entry, streaming, arguments: b.arguments, outs, sums, flat, lanes })
@@ -499,11 +495,7 @@ impl Fuser<'_> {
             return Some(*v);
         }
         let ty = self.ty(s)?;
-        let constant = self.program.once.iter().find_map(|m| match m.kind {
-            Kind::Const(bits) if m.dst == s => Some(bits),
-            _ => None,
-        });
-        let v = match constant {
+        let v = match self.program.constant(s) {
             Some(bits) => b.push(Op::Constant(bits), ty),
             None => {
                 let p = b.argument(Argument::Slot(s));

@@ -229,9 +229,9 @@ enum WorkKind {
 }
 
 /// What is stored of a concatenation before its node is reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Early {
-    buffer: Option<BufferId>,
+    buffer: BufferId,
     /// By piece.
     stored: Vec<bool>,
     writers: Vec<UnitId>,
@@ -271,7 +271,7 @@ struct Lowering<'g> {
 
 impl<'g> Lowering<'g> {
     fn new(graph: &'g Graph, options: Options) -> Lowering<'g> {
-        let hints = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+        let hints = permalloy_ir::hints(&graph.symbols);
         let pieces = nodes::early_pieces(graph, &hints);
         let mut l = Lowering {
             graph,

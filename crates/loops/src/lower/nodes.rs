@@ -317,12 +317,15 @@ impl<'g> Lowering<'g> {
             self.empty_value(result);
             return Ok(());
         }
-        let early = self.early.remove(&result).unwrap_or_default();
-        let buffer = early.buffer.unwrap_or_else(|| self.dense_buffer(result, BufferKind::Intermediate));
+        let early = match self.early.remove(&result) {
+            Some(early) => early,
+            None => self.nothing_stored(result, operands.len()),
+        };
+        let buffer = early.buffer;
         let whole = View::contiguous(&self.infos[result].shape);
         let mut start = Dim::ZERO;
         let mut writers = early.writers;
-        for (x, there) in operands.iter().zip(early.stored.into_iter().chain(std::iter::repeat(false))) {
+        for (x, there) in operands.iter().zip(early.stored) {
             let shape = self.infos[*x].shape.clone();
             if is_empty(&shape) {
                 continue;
@@ -352,17 +355,21 @@ impl<'g> Lowering<'g> {
         let (x, result) = (x.0 as usize, whole.0 as usize);
         let shape = self.infos[x].shape.clone();
         let target = piece(&View::contiguous(&self.infos[result].shape), d, &start, &(&start + &shape[d]))?;
-        let buffer = match self.early.get(&result).and_then(|e| e.buffer) {
-            Some(buffer) => buffer,
-            None => self.dense_buffer(result, BufferKind::Intermediate),
+        let mut early = match self.early.remove(&result) {
+            Some(early) => early,
+            None => self.nothing_stored(result, operands.len()),
         };
-        let unit = self.store_into(x, shape, buffer, target, node, None)?;
-        let early = self.early.entry(result).or_default();
-        early.buffer = Some(buffer);
-        early.stored.resize(operands.len(), false);
+        let unit = self.store_into(x, shape, early.buffer, target, node, None)?;
         early.stored[k] = true;
         early.writers.push(unit);
+        self.early.insert(result, early);
         Ok(())
+    }
+
+    /// A concatenation of so many pieces before the first is stored.
+    fn nothing_stored(&mut self, result: Val, pieces: usize) -> Early {
+        let buffer = self.dense_buffer(result, BufferKind::Intermediate);
+        Early { buffer, stored: vec![false; pieces], writers: Vec::new() }
     }
 
     /// Stores `x` at `target` in a buffer; returns the unit that does it. `beside` is a unit that would be a good place.

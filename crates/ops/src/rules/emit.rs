@@ -1,7 +1,7 @@
 //! What the rules of several topics share: checked operands, results as promised, sizes compared without new guards.
 
 use crate::decl::{Call, Decline, RuleResult};
-use permalloy_ir::{Arg, DType, Dim, PrimOp, SymbolValues, ValueId};
+use permalloy_ir::{Arg, DType, Dim, PrimOp, ValueId};
 
 /// One row of a topic's table: cost class, operator, rule name and function (none: native), meaning.
 macro_rules! op {
@@ -211,7 +211,7 @@ pub(super) fn is_negative(c: &Call<'_, '_>, d: &Dim) -> Result<bool, Decline> {
     if at_most(c, &Dim::ZERO, d) {
         return Ok(false);
     }
-    let hints: SymbolValues = c.b.graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&c.b.graph.symbols);
     d.eval(&hints).map(|v| v < 0).map_err(|e| Decline(e.to_string()))
 }
 

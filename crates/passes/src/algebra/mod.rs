@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[constant::fold, constant::select, one_hot::sum, gather:
 
 /// Applies every rule where it fits, one pass in the graph's order.
 pub fn algebra(graph: &Graph) -> Graph {
-    let hints: SymbolValues = graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+    let hints = permalloy_ir::hints(&graph.symbols);
     let owns = output_roots(graph);
     let mut new = Rebuild::of(graph);
     for (_, node) in graph.nodes() {
@@ -65,6 +65,5 @@ fn apply(new: &mut Rebuild<'_>, site: &Site<'_>, old: ValueId) -> Option<ValueId
 
 /// `node` on other operands.
 fn again(b: &mut Builder<'_>, node: &Node, operands: &[ValueId]) -> Option<ValueId> {
-    let attrs = node.kwargs.iter().map(|(n, a)| (&**n, a.clone())).collect();
-    b.try_prim(node.prim()?, operands, attrs).ok()
+    b.try_prim(node.prim()?, operands, node.attributes()).ok()
 }

@@ -17,7 +17,7 @@ use crate::record::RouteTaken;
 use crate::simplify::VERIFIED;
 use crate::uniform::Facts;
 use permalloy_ir::{
-    Arg, Builder, DType, Device, Dim, Graph, Node, NodeId, Op, PrimOp, Rebuild, SymbolValues, TensorType, ValueId,
+    Arg, Builder, DType, Device, Dim, Graph, Node, NodeId, Op, PrimOp, Rebuild, TensorType, ValueId,
     contiguous_strides, non_negative,
 };
 use std::collections::BTreeMap;
@@ -522,7 +522,7 @@ impl Pattern<'_> {
     ///
     /// Where times are equal the kernel is taken: it keeps no probabilities for the backward.
     fn pays(&self, [_, _, _, keys, width]: &[Dim; 5]) -> bool {
-        let hints: SymbolValues = self.graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect();
+        let hints = permalloy_ir::hints(&self.graph.symbols);
         let (Ok(keys), Ok(width)) = (keys.eval(&hints), width.eval(&hints)) else { return false };
         keys >= 64 && keys >= 2 * width
     }

@@ -116,7 +116,7 @@ impl Layouts {
         if operands.iter().any(|v| new.old().shape(*v).len() != 4) {
             return false;
         }
-        let mut attrs: Vec<(&str, Arg)> = node.kwargs.iter().map(|(n, a)| (&**n, a.clone())).collect();
+        let mut attrs = node.attributes();
         match op.kind() {
             PrimKind::Unary | PrimKind::Binary | PrimKind::Compare | PrimKind::Select => {}
             PrimKind::Reduce => {

@@ -8,14 +8,12 @@
 //! that is joined of pieces of columns, so that what pieces add up to is the smaller gradient of the hidden states.
 
 use super::record;
-use super::region::{Axis, Class, Exit, Feed, Line, MM, Region, attributes};
+use super::region::{Axis, Class, Exit, Feed, Line, MM, Region};
 use super::uses::Uses;
 use crate::partition::{Partition, PartitionError, partition};
 use crate::record::{Record, RouteTaken};
 use crate::simplify::{VERIFIED, simplify};
-use permalloy_ir::{
-    Arg, Builder, Dim, Graph, Node, NodeId, Op, PrimKind, PrimOp, Rebuild, SymbolValues, TensorType, ValueId,
-};
+use permalloy_ir::{Arg, Builder, Dim, Graph, Node, NodeId, Op, PrimKind, PrimOp, Rebuild, TensorType, ValueId, hints};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -62,7 +60,7 @@ impl Chunks {
                     chunks.logits.insert(graph.value(logits).name.clone());
                     chunks.products.insert(id);
                 }
-                Err(why) => chunks.records.push(as_written(node, why)),
+                Err(why) => chunks.records.push(as_written(node, &why)),
             }
         }
         chunks
@@ -86,9 +84,7 @@ impl Chunks {
                 (cut, records)
             }
             Err(why) => {
-                records.extend(
-                    graph.nodes().filter(|(id, _)| self.products.contains(id)).map(|(_, n)| as_written(n, why.clone())),
-                );
+                records.extend(self.left(graph, &why));
                 (graph.clone(), records)
             }
         }
@@ -112,15 +108,18 @@ impl Chunks {
                     records.extend(made);
                     return Ok((Partition { forward, backward, ..cut }, records));
                 }
-                [Err(why), _] | [_, Err(why)] => {
-                    let products = joint.nodes().filter(|(id, _)| self.products.contains(id));
-                    records.extend(products.map(|(_, n)| as_written(n, why.clone())));
-                }
+                [Err(why), _] | [_, Err(why)] => records.extend(self.left(joint, &why)),
             }
         }
         let mut cut = partition(joint, known, &|_| false, memory_budget)?;
         (cut.forward, cut.backward) = (simplify(&cut.forward), simplify(&cut.backward));
         Ok((cut, records))
+    }
+
+    /// Says of each product that its logits stay in one piece.
+    fn left<'a>(&'a self, graph: &'a Graph, why: &'a str) -> impl Iterator<Item = Record> + 'a {
+        let products = graph.nodes().filter(|(id, _)| self.products.contains(id));
+        products.map(move |(_, n)| as_written(n, why))
     }
 
     /// The graph with all of the logits that it makes in pieces, or why one cannot be.
@@ -145,17 +144,13 @@ impl Chunks {
     }
 }
 
-fn as_written(node: &Node, why: String) -> Record {
+fn as_written(node: &Node, why: &str) -> Record {
     record(node.op.shared_name(), RouteTaken::AsWritten, node.loc.clone(), format!("logits in one piece: {why}"))
-}
-
-fn hints(graph: &Graph) -> SymbolValues {
-    graph.symbols.iter().map(|s| (s.name.clone(), s.hint)).collect()
 }
 
 fn is_large(graph: &Graph, node: &Node, bytes: i64) -> bool {
     let (Some(MM), Some(a), Some(v)) = (node.op.external(), node.operand(0), node.result()) else { return false };
-    let hints = hints(graph);
+    let hints = hints(&graph.symbols);
     let size = |d: &Dim| d.eval(&hints).unwrap_or(0);
     let ([rows, columns], [_, inner]) = (graph.shape(v), graph.shape(a)) else { return false };
     let (columns, inner) = (size(columns), size(inner));
@@ -188,7 +183,7 @@ fn feeds_softmax(graph: &Graph, uses: &Uses, logits: ValueId) -> bool {
 
 /// The region along the axis that leaves fewer bytes to be summed over pieces.
 fn best_region(graph: &Graph, product: NodeId) -> Result<Region<'_>, String> {
-    let hints = hints(graph);
+    let hints = hints(&graph.symbols);
     let summed = |r: &Region<'_>| -> i64 {
         let exits = r.exits.iter().filter(|(_, e)| *e == Exit::Summed);
         exits.map(|(v, _)| graph.ty(*v).numel().eval(&hints).unwrap_or(i64::MAX)).fold(0, i64::saturating_add)
@@ -215,7 +210,7 @@ struct Cuts {
 impl Cuts {
     /// Pieces of at most `bytes`, by hint for symbolic sizes: their number is fixed.
     fn of(region: &Region<'_>, bytes: i64) -> Cuts {
-        let hints = hints(region.graph);
+        let hints = hints(&region.graph.symbols);
         let (whole, other) = match region.axis {
             Axis::Rows => (&region.rows, &region.columns),
             Axis::Columns => (&region.columns, &region.rows),
@@ -400,7 +395,7 @@ impl Piece<'_, '_> {
                 let row = class == Some(Class::Row);
                 let parts: Vec<ValueId> =
                     operands.iter().map(|v| if row { self.row(new, *v) } else { self.whole(new, *v) }).collect();
-                builder(new, node).prim(prim, &parts, attributes(node))
+                builder(new, node).prim(prim, &parts, node.attributes())
             }
         }
     }
@@ -455,7 +450,7 @@ impl Piece<'_, '_> {
             Feed::Again(node) => {
                 let parts: Vec<ValueId> = node.operands().iter().map(|x| self.whole(new, *x)).collect();
                 let shape = self.shape();
-                let attrs = attributes(node).into_iter();
+                let attrs = node.attributes().into_iter();
                 let attrs = attrs.map(|(n, a)| if n == "shape" { (n, Arg::dims(&shape)) } else { (n, a) }).collect();
                 let device = new.old().ty(v).device;
                 let mut b = builder(new, node);

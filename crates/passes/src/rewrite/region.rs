@@ -2,7 +2,7 @@
 
 use super::uses::Uses;
 use crate::simplify::must_run;
-use permalloy_ir::{Arg, Dim, Graph, Node, NodeId, PrimKind, PrimOp, ValueId, needed, output_values};
+use permalloy_ir::{Dim, Graph, Node, NodeId, PrimKind, PrimOp, ValueId, needed, output_values};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const MM: &str = "aten.mm.default";
@@ -331,9 +331,4 @@ pub(super) enum Feed<'g> {
     Repeated(ValueId),
     /// By cutting it.
     Cut,
-}
-
-/// Attributes of a pointwise prim for the same prim on other shapes.
-pub(super) fn attributes(node: &Node) -> Vec<(&str, Arg)> {
-    node.kwargs.iter().map(|(n, a)| (&**n, a.clone())).collect()
 }
