@@ -16,7 +16,7 @@ from __future__ import annotations
 import json as _json
 from typing import Any
 
-from . import _core, capture
+from . import _core, capture, collector
 from .capture import capture_matmul
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, UnsupportedError
@@ -42,6 +42,7 @@ __all__ = [
 
 
 capture.register()
+collector.register()
 
 
 def operators() -> list[dict[str, Any]]:

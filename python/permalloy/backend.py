@@ -23,7 +23,7 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, dump, generator, kernel_cache, kernels, native, patterns, result_types, stubs
+from . import _core, collector, dump, generator, kernel_cache, kernels, native, patterns, result_types, stubs
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
@@ -35,6 +35,7 @@ def backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Entry point for ``torch.compile(backend="permalloy")``. ``options`` are attributes of ``permalloy.config``."""
+    collector.register()
     try:
         with config.patch(**(options or {})):
             session = Session()

@@ -35,6 +35,7 @@ class Config:
     chunked_loss: bool | int = False
     dump: str | None = None
     pool_outputs: bool = True
+    pause_gc: bool = True
     partition: str = "own"
     memory_budget: float = 1.0
     warn: bool = True
