@@ -81,9 +81,7 @@ test-rust: $(ENV_STAMP) ## the Rust tests of all crates, doc examples included
 .PHONY: test-python
 test-python: $(WHEEL_STAMP) ## the Python tests
 	@echo "test: Python tests"
-	@$(PY) -m pytest tests/python -q --durations=5 --ignore=tests/python/test_partition.py $(PYTEST)
-	@# In a process of its own: what other tests leave of a model in Dynamo can keep it from being compiled as a whole.
-	@$(PY) -m pytest tests/python/test_partition.py -q $(PYTEST)
+	@$(PY) -m pytest tests/python -q --durations=5 $(PYTEST)
 
 .PHONY: opinfo
 opinfo: $(WHEEL_STAMP) ## PyTorch's operator samples against eager, about 40 minutes; OPINFO='--ops GLOB --sample 1/20 …' for parts
