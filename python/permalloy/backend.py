@@ -7,6 +7,7 @@ operator by operator, and a :class:`~permalloy.Record` says why.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import threading
@@ -23,12 +24,13 @@ from torch._functorch.partitioners import default_partition, has_recomputable_op
 from torch._guards import TracingContext
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import _core, collector, dump, generator, kernel_cache, kernels, native, patterns, result_types, stubs
+from . import _core, collector, dump, generator, kernel_cache, kernels, native, patterns, result_types, stubs, traces
 from . import record as book
 from .config import config
 from .errors import FallbackWarning, InternalError, PermalloyError, Unsupported, UnsupportedError
 from .export import Exported, export, location_of, origin_of
 from .record import Record
+from .traces import Trace
 
 
 def backend(
@@ -41,10 +43,11 @@ def backend(
             session = Session()
             on_cuda = any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs)
             graph = kernels.prepare(gm, example_inputs) if on_cuda else None
+            keep = config.keep_traces and traces.may_keep(gm, example_inputs)
+            session.origin = origin_of(gm)
+        kinds = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
         compile_all = aot_autograd(
-            fw_compiler=session.compiler("forward"),
-            bw_compiler=session.compiler("backward"),
-            inference_compiler=session.compiler("inference"),
+            **{name: session.compiler(kind, keep) for name, kind in kinds.items()},
             partition_fn=session.partition,
             decompositions={},
             keep_inference_input_mutations=True,
@@ -52,7 +55,8 @@ def backend(
     except (AttributeError, TypeError, ValueError) as e:
         raise _plain(type(e), str(e)) from e
     try:
-        compiled = compile_all(gm, example_inputs)
+        with session.keeping(example_inputs) if keep else contextlib.nullcontext():
+            compiled = compile_all(gm, example_inputs)
         if graph is not None:
             kernel_cache.keep_graph(graph)
         return compiled
@@ -140,9 +144,60 @@ class Session:
         self.options = Options.of_config()
         self.partition_by = config.partition
         self.warn = config.warn
+        self.origin: tuple[str, int, str] | None = None
+        #: trace of each function made here that may be kept, and which half it is
+        self._traces: dict[stubs.Boxed, tuple[Trace, str]] = {}
 
-    def compiler(self, kind: str) -> Callable[[fx.GraphModule, Any], stubs.Boxed]:
-        return lambda gm, _example_inputs: self.compile(gm, kind)
+    def compiler(self, kind: str, keep: bool) -> Any:
+        if not keep:
+            return lambda gm, _example_inputs: self.compile(gm, kind)
+
+        def make(gm: fx.GraphModule) -> tuple[stubs.Boxed, Trace | None, str]:
+            runs = self.compile(gm, kind)
+            return runs, *self._traces.get(runs, (None, kind))
+
+        return traces.compiler(make)
+
+    def keeping(self, inputs: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
+        return traces.kept(self._again, [self.options, self.partition_by], inputs)
+
+    def _again(self, trace: Trace) -> dict[str, stubs.Boxed]:
+        """The functions of a graph that another process traced."""
+        name = book.next_name()
+        record = Record(name, trace.kind, compiled=True, origin=self.origin, nodes=trace.nodes, kept=True)
+        text = trace.text.replace(f'graph "{trace.name}" ', f'graph "{name}" ', 1)
+        dump.graph(text, trace.kind)
+        if trace.kind == "joint":
+            compiled = self._compile_joint(text, trace.options, record)
+            forward, backward = stubs.functions(compiled, trace.constants, trace.forward_outputs, trace.copied)
+            made = {"forward": _boxed(forward), "backward": _boxed(backward)}
+        else:
+            runs = self._compile_graph(text, trace.options, record)
+            made = {trace.kind: _boxed(stubs.with_trailing(runs, list(trace.constants.values())))}
+        book.add(record)
+        return made
+
+    def _compile_joint(self, text: str, options: Options, record: Record) -> _Reporting:
+        with _Timer(record, "compile"):
+            compiled = _core.compile_joint(text, options)
+        record.decisions = json.loads(compiled.records)
+        return _Reporting(compiled, text, options, record)
+
+    def _compile_graph(self, text: str, options: Options, record: Record) -> stubs.Boxed:
+        with _Timer(record, "compile"):
+            compiled = _core.compile_graph(text, options)
+        record.decisions = json.loads(compiled.records())
+        return _reporting(compiled, text, options, record)
+
+    def _may_keep(self, exported: Exported, halves: dict[str, stubs.Boxed], record: Record, **more: Any) -> None:
+        context = TracingContext.try_get()
+        if context is None or context.guards_context.aotautograd_guards:
+            return  # guards that only tracing adds
+        if exported.shape_env is None and sum(c.nbytes for c in exported.constants.values()) <= traces.LIMIT:
+            options = self.options.on(exported.devices)
+            text, constants = exported.text, exported.constants
+            trace = Trace(text, record.kind, record.graph, exported.nodes, options, constants, **more)
+            self._traces.update((runs, (trace, half)) for half, runs in halves.items())
 
     # --- joint graphs
 
@@ -168,12 +223,11 @@ class Session:
         stubs.check_signature(joint)
         exported = self._export(joint, "joint", record, text, forward_outputs=num_fwd_outputs)
         options = self.options.on(exported.devices)
-        with _Timer(record, "compile"):
-            compiled = _core.compile_joint(exported.text, options)
-        record.decisions = json.loads(compiled.records)
-        joint_stubs = stubs.build(
-            joint, exported, _Reporting(compiled, exported.text, options, record), num_fwd_outputs
-        )
+        compiled = self._compile_joint(exported.text, options, record)
+        joint_stubs, copied = stubs.build(joint, exported, compiled, num_fwd_outputs)
+        forward, backward = map(stubs.behind, joint_stubs)
+        halves = {"forward": forward, "backward": backward}
+        self._may_keep(exported, halves, record, forward_outputs=num_fwd_outputs, copied=copied)
         record.compiled = True
         return joint_stubs
 
@@ -198,13 +252,11 @@ class Session:
     def _whole(self, gm: fx.GraphModule, kind: str, record: Record, text: list[str]) -> stubs.Boxed:
         exported = self._export(gm, kind, record, text)
         options = self.options.on(exported.devices)
-        with _Timer(record, "compile"):
-            compiled = _core.compile_graph(exported.text, options)
-        record.decisions = json.loads(compiled.records())
+        runs = self._compile_graph(exported.text, options, record)
         record.compiled = True
-        return stubs.with_trailing(
-            _reporting(compiled, exported.text, options, record), list(exported.constants.values())
-        )
+        runs = stubs.with_trailing(runs, list(exported.constants.values()))
+        self._may_keep(exported, {kind: runs}, record)
+        return runs
 
     # --- both
 

@@ -35,7 +35,7 @@ def capture_matmul() -> None:
 
     Functions compiled before stay as they are.
     """
-    if not any(_is_captured(library) for library in _libraries):
+    if not is_on():
         library = Library("aten", "IMPL")
         for device in _DEVICES:
             library.impl("matmul", _matmul, f"Autograd{device}")
@@ -44,8 +44,9 @@ def capture_matmul() -> None:
         aten.matmul.default._dispatch_cache.clear()  # tracing with symbolic sizes looks there first
 
 
-def _is_captured(library: Library) -> bool:
-    return getattr(library, "permalloy_captures", False)
+def is_on() -> bool:
+    """Whether :func:`capture_matmul` was called."""
+    return any(getattr(library, "permalloy_captures", False) for library in _libraries)
 
 
 def _has_kernel(op: str, key: str) -> bool:

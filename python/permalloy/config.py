@@ -36,6 +36,7 @@ class Config:
     dump: str | None = None
     pool_outputs: bool = True
     pause_gc: bool = True
+    keep_traces: bool = True
     partition: str = "own"
     memory_budget: float = 1.0
     warn: bool = True

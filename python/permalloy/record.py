@@ -21,6 +21,7 @@ class Record:
     location: str | None = None  #: and its line in the user's model
     origin: tuple[str, int, str] | None = None  #: file, line and function of the user that the graph starts in
     nodes: int = 0
+    kept: bool = False  #: an earlier process traced it (``config.keep_traces``)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)  #: time by stage
     decisions: list[dict[str, Any]] = dataclasses.field(default_factory=list)  #: routes taken, from the compiler
     reproducer: str | None = None
@@ -34,7 +35,8 @@ class Record:
             how = f"compiled, {native} of them as PyTorch's kernels"
         else:  # a joint graph is only cut: what becomes of its halves stands in their own records
             how = "cut by PyTorch" if self.kind == "joint" else "native"
-        lines = [f"{self.graph} ({self.kind}, {self.nodes} operators, {took * 1e3:.0f} ms): {how}"]
+        traced = ", traced by an earlier process" if self.kept else ""
+        lines = [f"{self.graph} ({self.kind}, {self.nodes} operators, {took * 1e3:.0f} ms{traced}): {how}"]
         if self.reason:
             lines.append("  " + self.reason + at(self.operator, self.location))
         if self.reproducer:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -51,31 +51,40 @@ def check_signature(joint: fx.GraphModule) -> None:
 
 def build(
     joint: fx.GraphModule, exported: Exported, compiled: Any, num_fwd_outputs: int
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward module for a compiled joint graph (``saved``, ``saved_ints``, ``forward``, ``backward``)."""
+) -> tuple[tuple[fx.GraphModule, fx.GraphModule], tuple[int, ...]]:
+    """Forward and backward module for a compiled joint graph (``saved``, ``saved_ints``, ``forward``, ``backward``), and which
+    results of the forward are copied.
+    """
     fwd_outs, bwd_outs, fwd_descs, bwd_descs = _extract_fwd_bwd_outputs(joint, num_fwd_outputs=num_fwd_outputs)
     inputs = joint.graph.find_nodes(op="placeholder")
     primals, tangents = [n for n in inputs if not is_tangent(n)], [n for n in inputs if is_tangent(n)]
 
-    # A constant needs no saving: the backward gets it where it expects it; the forward's result of it is dropped.
-    constant = [i for i, (name, _) in enumerate(compiled.saved) if name in exported.constants]
-    inserted = {len(compiled.saved_ints) + i: exported.constants[compiled.saved[i][0]] for i in constant}
-    dropped = {num_fwd_outputs + i for i in constant}
     values = _Values(joint, exported)
     saved = [values.tensor(name, ty) for name, ty in compiled.saved if name not in exported.constants]
     ints = [values.integer(text) for text in compiled.saved_ints]
     kept = [SavedForBackwardsAOTOutput(i) for i in range(len(saved) + len(ints))]
     late = written_after(joint)
-    copied = [i for i, node in enumerate(saved) if node in late]
+    copied = tuple(num_fwd_outputs + i for i, node in enumerate(saved) if node in late)
     saved = [_NewValue(f"{node.name}_before", node.meta["val"]) if node in late else node for node in saved]
 
-    forward = without(with_trailing(compiled.forward, list(exported.constants.values())), dropped)
-    forward = with_copies(forward, [num_fwd_outputs + i for i in copied])
-    backward = with_inserted(compiled.backward, inserted)
-    return (
+    forward, backward = functions(compiled, exported.constants, num_fwd_outputs, copied)
+    halves = (
         _stub(joint, primals, fwd_outs + saved + ints, fwd_descs + kept, forward),
         _stub(joint, ints + saved + tangents, bwd_outs, bwd_descs, backward),
     )
+    return halves, copied
+
+
+def functions(
+    compiled: Any, constants: dict[str, torch.Tensor], num_fwd_outputs: int, copied: Sequence[int]
+) -> tuple[Boxed, Boxed]:
+    """Forward and backward of a compiled joint graph as AOTAutograd calls them."""
+    # A constant needs no saving: the backward gets it where it expects it; the forward's result of it is dropped.
+    places = [i for i, (name, _) in enumerate(compiled.saved) if name in constants]
+    inserted = {len(compiled.saved_ints) + i: constants[compiled.saved[i][0]] for i in places}
+    dropped = {num_fwd_outputs + i for i in places}
+    forward = without(with_trailing(compiled.forward, list(constants.values())), dropped)
+    return with_copies(forward, copied), with_inserted(compiled.backward, inserted)
 
 
 def written_after(joint: fx.GraphModule) -> set[fx.Node]:
@@ -108,7 +117,16 @@ def _stub(
         item.meta = out.meta
         results.append(item)
     graph.output(tuple(results)).meta["desc"] = descs
-    return _make_graph_module(joint, graph)
+    module = _make_graph_module(joint, graph)
+    # Each module has a class of its own. AOTAutograd's cache keeps the backward for compiled autograd, which could not look into
+    # the call anyway.
+    type(module).__reduce__ = lambda _: (_without_graph, ())  # type: ignore[method-assign]
+    return module
+
+
+def _without_graph() -> fx.GraphModule:
+    """What a stub is read back as."""
+    raise Unsupported("compiled autograd looks into the backward, of which another process kept no graph")
 
 
 def behind(gm: fx.GraphModule) -> Boxed | None:
@@ -159,7 +177,7 @@ def without(runs: Boxed, places: set[int]) -> Boxed:
     return lambda args: [x for i, x in enumerate(runs(args)) if i not in places]
 
 
-def with_copies(runs: Boxed, places: list[int]) -> Boxed:
+def with_copies(runs: Boxed, places: Sequence[int]) -> Boxed:
     """``runs`` with some of its results copied, strides and all."""
     if not places:
         return runs

@@ -10,6 +10,8 @@ import pytest
 # Before permalloy is imported: its options read the environment once.
 _cache = tempfile.TemporaryDirectory(prefix="permalloy-test-")
 os.environ["PERMALLOY_CACHE_DIR"] = _cache.name
+# Tests are about what is made of a graph, so each traces its own; test_traces.py has them kept.
+os.environ["PERMALLOY_KEEP_TRACES"] = "0"
 
 
 @pytest.fixture(autouse=True)
