@@ -149,7 +149,7 @@ fn exact(dtype: DType, c: f64) -> Option<f64> {
     match dtype {
         DType::F64 => Some(c),
         DType::F32 => Some(f64::from(c as f32)),
-        DType::BF16 => (f64::from(c as f32) == c && (c as f32).to_bits() & 0xffff == 0).then_some(c),
+        DType::BF16 => (f64::from(c as f32) == c).then(|| f64::from(to_bf16(c as f32))),
         DType::F16 if c.is_infinite() || c.abs() == 65504.0 => Some(c),
         DType::F16 => whole(-2048.0, 2048.0),
         DType::Bool => whole(0.0, 1.0),
@@ -161,6 +161,13 @@ fn exact(dtype: DType, c: f64) -> Option<f64> {
         DType::I64 => whole(-9007199254740992.0, 9007199254740992.0),
         _ => None,
     }
+}
+
+/// The nearest number of bf16, the even one of two; no NaN.
+fn to_bf16(c: f32) -> f32 {
+    let bits = c.to_bits();
+    let half = 0x7fff + (bits >> 16 & 1);
+    if c.is_finite() { f32::from_bits((bits + half) & 0xffff_0000) } else { c }
 }
 
 /// For each dim of a view's result the operand's dim that its index goes to; None where the index does not matter.
