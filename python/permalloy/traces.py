@@ -22,6 +22,7 @@ from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from . import capture
@@ -46,7 +47,15 @@ class Trace:
     made: dict[str, Boxed] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "made": None}
+        # A tensor on a device cannot be written while AOTAutograd traces with fake ones.
+        with unset_fake_temporarily():
+            constants = {name: (c.cpu(), c.device) for name, c in self.constants.items()}
+        return {**self.__dict__, "constants": constants, "made": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        with unset_fake_temporarily():
+            self.constants = {name: c.to(device) for name, (c, device) in state["constants"].items()}
 
 
 #: Makes the functions of a trace that was kept, by half: the session of the compile at hand.
