@@ -60,6 +60,8 @@ impl Simplify<'_> {
         if let (Some(p), Some(v)) = (node.prim(), node.result())
             && let Some(same) = self.fold(p, &mut moved, graph.ty(v))
             && (!self.returned[v.0 as usize] || self.keeps_layout(same, graph.ty(v)))
+            // What a concatenation returns is nobody else's memory.
+            && (p != PrimOp::Concat || !self.owns[v.0 as usize])
         {
             self.bind(v, same);
             return;
@@ -154,6 +156,17 @@ impl Simplify<'_> {
             PrimOp::Expand => {
                 if let Some(up) = self.operand_of(x, PrimOp::Expand) {
                     node.args[0] = Arg::Value(up);
+                }
+            }
+            PrimOp::Concat => {
+                let d = node.dim_attr("dim");
+                let full: Vec<ValueId> =
+                    node.operands().into_iter().filter(|v| !self.new.graph.shape(*v)[d].is_const(0)).collect();
+                if let [only] = full[..] {
+                    return self.unpromised(only, ty);
+                }
+                if !full.is_empty() {
+                    node.args = full.into_iter().map(Arg::Value).collect();
                 }
             }
             _ => {}
