@@ -80,6 +80,23 @@ def _plain(kind: type[Exception], *args: Any) -> Exception:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How routes are chosen by measurement; the fields are those of ``Tuning`` in ``crates/python/src/pipeline.rs``."""
+
+    mode: str
+    cache_dir: str
+    device_name: str
+    versions: str
+
+    @classmethod
+    def of_config(cls) -> Tuning | None:
+        if config.tune == "off":
+            return None
+        versions = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
+        return cls(mode=config.tune, cache_dir=config.cache_dir, device_name="", versions=versions)
+
+
+@dataclasses.dataclass(frozen=True)
 class Options:
     """What the compiler gets; the fields are those of ``Options`` in ``crates/python/src/pipeline.rs``."""
 
@@ -97,6 +114,7 @@ class Options:
     chunked_loss: int | None
     memory_budget: float
     pool_outputs: bool
+    tuning: Tuning | None
 
     @classmethod
     def of_config(cls) -> Options:
@@ -119,6 +137,7 @@ class Options:
             chunked_loss=c.chunk_bytes(),
             memory_budget=c.memory_budget,
             pool_outputs=c.pool_outputs,
+            tuning=Tuning.of_config(),
         )
 
     def on(self, devices: set[torch.device]) -> Options:
@@ -131,9 +150,14 @@ class Options:
             raise Unsupported(f"tensors on {' and '.join(sorted(str(d) for d in devices))}")
         (_, index) = places.pop()
         major, minor = torch.cuda.get_device_capability(index)
-        deterministic = torch.are_deterministic_algorithms_enabled()
+        name = torch.cuda.get_device_name(index)
         return dataclasses.replace(
-            self, target="cuda", device=index, capability=10 * major + minor, deterministic=deterministic
+            self,
+            target="cuda",
+            device=index,
+            capability=10 * major + minor,
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+            tuning=self.tuning and dataclasses.replace(self.tuning, device_name=name),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import patterns
 
-_CHOICES = {"partition": ("own", "torch"), "check": (False, True, "kernels")}
+_CHOICES = {"partition": ("own", "torch"), "check": (False, True, "kernels"), "tune": ("off", "fast", "full")}
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _PAIRS = {"routes": "OPERATOR=ROUTE", "rewrites": "REWRITE=on"}
 _CHECKED = ("routes", "rewrites", "deny")
@@ -37,6 +37,7 @@ class Config:
     pool_outputs: bool = True
     pause_gc: bool = True
     keep_traces: bool = True
+    tune: str = "off"
     partition: str = "own"
     memory_budget: float = 1.0
     warn: bool = True

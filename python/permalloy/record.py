@@ -49,7 +49,7 @@ class Record:
         """A line for each decision, with those that say the same taken together, in the order of the graph."""
         counts: dict[str, int] = {}
         for d in self.decisions:
-            ours = d["route"].startswith("decompose:")
+            ours = d["route"].startswith("decompose:") and d["reason"] != "measured"
             why = d["reason"] if ours or not d.get("detail") else f"{d['reason']}, {d['detail']}"
             line = f"{d['operator']} -> {d['route']}: {why}{at(None, d.get('location'))}"
             counts[line] = counts.get(line, 0) + 1

@@ -38,7 +38,9 @@ usage: permalloy COMMAND …
   run [--seed N] FILE            compile a graph, run it without PyTorch and print its outputs
   ops [--target cpu] [--json]    list the declared operators with cost and route
   ops [--target cpu] NAME        show one operator
-  ops --why NAME [--target cpu]  say what decides its route: the policy's line, its reason and evidence
+  ops --why NAME [--target cpu] [--cache FOLDER]
+                                 say what decides its route: the policy's line, its reason and evidence, and what
+                                 `config.tune` measured here
 ";
 
 /// Why a command gives no output.

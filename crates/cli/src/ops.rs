@@ -5,14 +5,19 @@ use lexopt::{Arg, Parser, ValueExt};
 use permalloy_ir::{did_you_mean, quote};
 use permalloy_ops::policy::{Policy, Route, TARGETS};
 use permalloy_ops::{OpDecl, lookup, table};
+use permalloy_tune::{Store, cpu_name};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 pub fn command(mut parser: Parser) -> Result<String, CliError> {
     let (mut target, mut json, mut why, mut name) = ("cpu".to_string(), false, false, None);
+    let mut cache = cache_folder();
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("target") => target = parser.value()?.string()?,
             Arg::Long("json") => json = true,
             Arg::Long("why") => why = true,
+            Arg::Long("cache") => cache = Some(PathBuf::from(parser.value()?)),
             Arg::Value(v) if name.is_none() => name = Some(v.string()?),
             other => return Err(other.unexpected().into()),
         }
@@ -35,7 +40,7 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         let [row] = rows.as_slice() else {
             return Err(CliError::Usage("--why wants the name of one operator".into()));
         };
-        return Ok(row.why(&policy));
+        return Ok(row.why(&policy) + &measurements(row.decl, &target, cache.as_deref()));
     }
     Ok(match (json, name, rows.as_slice()) {
         (true, Some(_), [row]) => row.json() + "\n",
@@ -43,6 +48,28 @@ pub fn command(mut parser: Parser) -> Result<String, CliError> {
         (false, Some(_), [row]) => row.details(&target),
         (false, _, rows) => listing(rows),
     })
+}
+
+/// Where the compiler keeps what it measured, unless `config.cache_dir` says otherwise.
+fn cache_folder() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache").join("permalloy"));
+    std::env::var_os("PERMALLOY_CACHE_DIR").filter(|d| !d.is_empty()).map(PathBuf::from).or_else(home)
+}
+
+/// What `config.tune` measured of an operator: on this machine's processor, or on any CUDA device.
+fn measurements(decl: &OpDecl, target: &str, cache: Option<&Path>) -> String {
+    let here = |device: &str| if target == "cpu" { device == cpu_name() } else { device.starts_with(target) };
+    let kept = cache.map_or_else(Vec::new, |c| Store::under(c).of_operator(decl.name));
+    let mut out = String::new();
+    for (key, times) in kept.iter().filter(|(key, _)| here(&key.device)) {
+        let call = key.call.lines().find(|l| l.contains(decl.name)).unwrap_or("").trim();
+        let arguments: Vec<&str> = key.call.lines().filter_map(|l| l.trim().strip_prefix("input ")).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  measured  {}", times.text());
+        let _ = writeln!(out, "            {call}\n            with {}", arguments.join(", "));
+        let _ = writeln!(out, "            on {}; {}", key.device, key.with);
+    }
+    out
 }
 
 /// An operator on a target.

@@ -116,7 +116,7 @@ pub fn options_of(text: &str) -> Result<Option<Options>, String> {
                 options.memory_budget = value.as_f64().ok_or_else(|| bad("has a memory_budget that is no number"))?;
             }
             // How a graph runs, not how it is compiled.
-            "pool_outputs" | "check_kernels" | "device" | "capability" | "deterministic" => {}
+            "pool_outputs" | "check_kernels" | "device" | "capability" | "deterministic" | "tuning" => {}
             "deny" => options.deny = texts(value).ok_or_else(|| bad("has a deny that is no list of texts"))?,
             "routes" => options.routes = pairs(value).ok_or_else(|| bad("has routes that are no pairs of texts"))?,
             "rewrites" => {

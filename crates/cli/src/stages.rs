@@ -42,6 +42,11 @@ pub const STAGES: &[Stage] = &[
         apply: route_all,
     },
     Stage {
+        name: "estimate",
+        doc: "print what each route of an operator with several costs by the model, and the call that would be timed",
+        apply: estimate,
+    },
+    Stage {
         name: "rewrite",
         doc: "route all but what patterns are found by, clean, rewrite, clean; prints the graph and what was decided",
         apply: rewrite_patterns,
@@ -172,6 +177,27 @@ fn route_all(work: &mut Work<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Without the seconds, which are no more than the order of things.
+fn estimate(work: &mut Work<'_>) -> Result<(), String> {
+    verify(work.graph()?).map_err(|e| e.to_string())?;
+    let calls = permalloy_passes::isolated_calls(work.graph()?);
+    let mut text = String::new();
+    for call in calls {
+        text.push_str(&call.graph.to_string());
+        for e in permalloy_tune::estimates(&call, &work.options) {
+            let w = e.work;
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{}: {} bytes, {} operations, {} of products, {} kernels, {} natives",
+                e.route, w.bytes, w.operations, w.products, w.kernels, w.natives
+            );
+        }
+    }
+    work.printed = text;
+    Ok(())
+}
+
 fn algebraic(work: &mut Work<'_>) -> Result<(), String> {
     verify(work.graph()?).map_err(|e| e.to_string())?;
     let graph = algebra(work.graph()?);
@@ -191,7 +217,7 @@ fn rewrite_patterns(work: &mut Work<'_>) -> Result<(), String> {
     let mut overrides = parse_overrides(&work.options.routes)?;
     let held = held(work.graph()?, &options, &overrides);
     overrides.extend(held.iter().cloned());
-    let routed = simplify(&route(work.graph()?, &RouteOptions { policy, overrides }).graph);
+    let routed = simplify(&route(work.graph()?, &RouteOptions::of(policy, overrides)).graph);
     let rewritten = rewrite(routed, &options, &held);
     verify(&rewritten.graph).map_err(|e| e.to_string())?;
     let graph = simplify(&rewritten.graph);

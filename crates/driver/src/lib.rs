@@ -2,6 +2,7 @@
 //!
 //! Front ends (the command, the Python module, tests) call this and nothing below it.
 
+pub mod cost;
 mod forbid;
 pub mod report;
 
@@ -12,7 +13,7 @@ use permalloy_loops::kernel::Program;
 use permalloy_loops::{Limits, LowerError};
 use permalloy_ops::policy::Policy;
 use permalloy_passes::{
-    Chunks, Partition, PartitionError, Record, RewriteOptions, RouteOptions, Routed, Timing, algebra, held,
+    Chunks, Partition, PartitionError, Record, RewriteOptions, RouteOptions, Routed, Timing, Tuner, algebra, held,
     merge_records, partition, rewrite, rewrites_apply, route, simplify,
 };
 use std::collections::{BTreeSet, HashMap};
@@ -42,6 +43,8 @@ pub struct Options {
     pub memory_budget: f64,
     /// How far fusion may go; that of the device.
     pub limits: Limits,
+    /// Picks routes by measurement where the user says nothing.
+    pub tuner: Option<Arc<dyn Tuner>>,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             chunked_loss: None,
             memory_budget: 1.0,
             limits: Limits::CPU,
+            tuner: None,
         }
     }
 }
@@ -216,7 +220,7 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
     let held = timing.pass("rewrite", || held(&given, &rewrites, &decide.overrides));
     let own_overrides = decide.overrides.len();
     decide.overrides.extend(held.iter().cloned());
-    let Routed { mut graph, mut records } = timing.pass("route", || route(&given, &decide));
+    let Routed { mut graph, mut records, settled } = timing.pass("route", || route(&given, &decide));
     check("route", &graph, options, timing)?;
     let mut made = BTreeSet::new();
     // Patterns are found in a clean graph. Most graphs have no softmax and no masked attention: nothing is sought in them,
@@ -231,6 +235,7 @@ fn front_with_input(text: &str, options: &Options, timing: &mut Timing) -> Resul
         if !held.is_empty() {
             // What was held gets its route now.
             decide.overrides.truncate(own_overrides);
+            decide.settled = settled;
             let again = timing.pass("route", || route(&rewritten.graph, &decide));
             check("route", &again.graph, options, timing)?;
             (rewritten.graph, last) = (again.graph, again.records);
@@ -278,7 +283,7 @@ fn route_options(options: &Options) -> Result<RouteOptions, Error> {
         Error::Options(format!("no policy for target {}; targets: {known}", options.target))
     })?;
     let overrides = permalloy_passes::parse_overrides(&options.routes).map_err(Error::Options)?;
-    Ok(RouteOptions { policy, overrides })
+    Ok(RouteOptions { tuner: options.tuner.clone(), ..RouteOptions::of(policy, overrides) })
 }
 
 fn denied(options: &Options) -> Result<Vec<Deny>, Error> {

@@ -11,11 +11,13 @@
 
 mod apply;
 mod decl;
+mod operands;
 pub mod policy;
 pub mod rules;
 
 pub use apply::{RuleError, apply_rule, apply_rules};
 pub use decl::{Call, Cost, Decline, Effect, OpDecl, Rule, RuleResult};
+pub use operands::index_bound;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -13,6 +13,7 @@ mod route;
 mod simplify;
 mod stored;
 mod timing;
+mod tuning;
 mod uniform;
 
 pub use algebra::algebra;
@@ -22,3 +23,4 @@ pub use rewrite::{Chunks, REWRITES, Rewrite, RewriteOptions, Rewritten, held, me
 pub use route::{RouteOptions, Routed, parse_overrides, route};
 pub use simplify::simplify;
 pub use timing::Timing;
+pub use tuning::{IsolatedCall, Measured, Tuner, isolated_calls, routes_to_time};

@@ -20,6 +20,8 @@ pub enum RouteTaken {
 pub enum Reason {
     /// `config.routes` or `PERMALLOY_ROUTES`.
     Override,
+    /// The operator's routes were timed on this device.
+    Measured,
     /// A line of the target's policy table.
     Policy,
     /// The table has a rule and no policy line says otherwise.
@@ -47,7 +49,7 @@ pub struct Record {
     pub loc: Option<Arc<str>>,
     pub route: RouteTaken,
     pub reason: Reason,
-    /// The policy line's reason, or what the rule said when it declined.
+    /// The policy line's reason, what was measured, or what the rule said when it declined.
     pub detail: String,
     /// Other routes the table has.
     pub alternatives: Vec<String>,
@@ -70,7 +72,12 @@ impl Record {
             return false;
         }
         match self.reason {
-            Reason::Override | Reason::Policy | Reason::DefaultRule | Reason::Library | Reason::Pattern => false,
+            Reason::Override
+            | Reason::Measured
+            | Reason::Policy
+            | Reason::DefaultRule
+            | Reason::Library
+            | Reason::Pattern => false,
             Reason::NoRule | Reason::Unknown | Reason::Mismatch | Reason::NoKernel => true,
             // A product whose bias no rule adds is still a product.
             Reason::Declined => permalloy_ops::lookup(&self.op).is_none_or(|d| d.library().is_none()),
@@ -82,6 +89,7 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Reason::Override => "override",
+            Reason::Measured => "measured",
             Reason::Policy => "policy",
             Reason::DefaultRule => "default-rule",
             Reason::Library => "library",

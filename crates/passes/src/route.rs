@@ -2,10 +2,12 @@
 
 use crate::memory::{output_roots, overlap, root};
 use crate::record::{Reason, Record, RouteTaken};
+use crate::tuning::{Measured, Readers, Tuner, routes_to_time};
 use permalloy_ir::{Arg, Graph, Node, Op, Output, Rebuild, TensorType, ValueId, did_you_mean};
 use permalloy_ops::policy::{Entry, Policy, Route};
 use permalloy_ops::{OpDecl, Rule, RuleError, apply_rule};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What decides beside the operator table.
 #[derive(Clone, Debug)]
@@ -13,6 +15,17 @@ pub struct RouteOptions {
     pub policy: Policy,
     /// The user's own lines; the last matching one wins over the policy.
     pub overrides: Vec<Entry>,
+    /// Decides before the policy, by measurement.
+    pub tuner: Option<Arc<dyn Tuner>>,
+    /// Operators, by the name of a result, that were measured already and stay as they are.
+    pub settled: BTreeSet<Arc<str>>,
+}
+
+impl RouteOptions {
+    /// By a policy and the user's lines alone.
+    pub fn of(policy: Policy, overrides: Vec<Entry>) -> RouteOptions {
+        RouteOptions { policy, overrides, tuner: None, settled: BTreeSet::new() }
+    }
 }
 
 /// A routed graph, with one record for each operator of PyTorch's that was in it.
@@ -20,6 +33,8 @@ pub struct RouteOptions {
 pub struct Routed {
     pub graph: Graph,
     pub records: Vec<Record>,
+    /// Operators, by the name of a result, that are native because that was faster.
+    pub settled: BTreeSet<Arc<str>>,
 }
 
 /// Rewrites every operator of a verified graph by its route. Values keep the names they had where they still exist.
@@ -32,6 +47,8 @@ pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
         records: vec![],
         owns: output_roots(graph),
         owned: BTreeSet::new(),
+        readers: options.tuner.as_ref().map(|_| Readers::of(graph)),
+        settled: BTreeSet::new(),
     };
     for (_, node) in graph.nodes() {
         router.node(graph, node, options);
@@ -41,7 +58,7 @@ pub fn route(graph: &Graph, options: &RouteOptions) -> Routed {
             router.keep_promise(*v);
         }
     }
-    Routed { graph: router.new.finish().expect(VERIFIED), records: router.records }
+    Routed { graph: router.new.finish().expect(VERIFIED), records: router.records, settled: router.settled }
 }
 
 const VERIFIED: &str = "a verified graph defines values before it uses them";
@@ -55,6 +72,9 @@ struct Router<'g> {
     /// Values of the new graph whose memory is taken by one of those.
     owned: BTreeSet<ValueId>,
     records: Vec<Record>,
+    /// There if somebody measures.
+    readers: Option<Readers<'g>>,
+    settled: BTreeSet<Arc<str>>,
 }
 
 impl Router<'_> {
@@ -81,8 +101,18 @@ impl Router<'_> {
             self.keep(node, moved);
             return;
         };
+        let mut results = node.results.iter().flatten().map(|v| &graph.value(*v).name);
+        if results.any(|r| options.settled.contains(r)) {
+            self.keep(node, moved);
+            return;
+        }
         let decl = permalloy_ops::lookup(name);
-        let (rule, reason, detail) = choose(name, decl, options);
+        let by_table = choose(name, decl, options);
+        let measured = self.measured(graph, node, &by_table, options);
+        let (rule, reason, detail) = measured.unwrap_or(by_table);
+        if let (Reason::Measured, None) = (reason, rule) {
+            self.settled.extend(node.results.iter().flatten().map(|v| graph.value(*v).name.clone()));
+        }
         let alternatives = alternatives(decl, rule);
         let mut record =
             Record { op: name.clone(), loc: node.loc.clone(), route: RouteTaken::Native, reason, detail, alternatives };
@@ -121,6 +151,25 @@ impl Router<'_> {
         }
         self.records.push(record);
         self.keep(node, moved);
+    }
+
+    /// What the tuner says of an operator that the user does not.
+    fn measured(&self, graph: &Graph, node: &Node, by_table: &Choice, options: &RouteOptions) -> Option<Choice> {
+        let decl = permalloy_ops::lookup(node.op.external()?).filter(|_| by_table.1 != Reason::Override)?;
+        let (tuner, readers) = (options.tuner.as_ref()?, self.readers.as_ref()?);
+        routes_to_time(decl)?;
+        if overlapping_operand(graph, node) {
+            return None;
+        }
+        let default = by_table.0.map_or_else(|| "native".to_string(), |r| format!("decompose:{}", r.name));
+        let Measured { route, detail } = tuner.choose(&readers.isolate(node, decl, default)?)?;
+        match route {
+            Route::Native if decl.native => Some((None, Reason::Measured, detail)),
+            Route::Decompose(Some(name)) => {
+                decl.rules.iter().find(|r| r.name == name).map(|r| (Some(r), Reason::Measured, detail))
+            }
+            _ => None,
+        }
     }
 
     /// `new`, or a copy of it when a rule gave back an operand (or a view of one) for a result that an output shows and
@@ -177,7 +226,10 @@ fn overlapping_operand(graph: &Graph, node: &Node) -> bool {
     !expanded && overlap(&ty.shape, strides, &hints)
 }
 
-fn choose<'d>(name: &str, decl: Option<&'d OpDecl>, options: &RouteOptions) -> (Option<&'d Rule>, Reason, String) {
+/// A rule, or none for PyTorch's kernel, with reason and detail.
+type Choice = (Option<&'static Rule>, Reason, String);
+
+fn choose(name: &str, decl: Option<&'static OpDecl>, options: &RouteOptions) -> Choice {
     let Some(decl) = decl else {
         return (None, Reason::Unknown, "the operator table does not have it".to_string());
     };
@@ -310,7 +362,7 @@ mod tests {
     #[test]
     fn a_pattern_decides_for_those_that_have_the_route() {
         let overrides = parse_overrides(&[("aten.*".to_string(), "native".to_string())]).unwrap();
-        let options = RouteOptions { policy: Policy::of("cpu").unwrap(), overrides };
+        let options = RouteOptions::of(Policy::of("cpu").unwrap(), overrides);
         let chosen = |name| {
             let (rule, reason, _) = choose(name, permalloy_ops::lookup(name), &options);
             (rule.map(|r| r.name), reason)

@@ -8,6 +8,7 @@ pub mod callbacks;
 mod errors;
 pub mod pipeline;
 mod target;
+mod tuning;
 
 use callable::Callable;
 use pipeline::Options;

@@ -59,6 +59,21 @@ pub struct Options {
     pub memory_budget: f64,
     /// Large outputs live in memory that is kept from call to call.
     pub pool_outputs: bool,
+    /// How routes are chosen by measurement, if they are.
+    pub tuning: Option<Tuning>,
+}
+
+/// How routes are chosen by measurement.
+#[derive(Clone, Debug, Default, PartialEq, FromPyObject)]
+pub struct Tuning {
+    /// `fast` or `full`.
+    pub mode: String,
+    /// Where compiled kernels are kept, and measurements.
+    pub cache_dir: String,
+    /// Name of a CUDA device; empty for the CPU, whose name is known.
+    pub device_name: String,
+    /// Of PyTorch, and its number of threads.
+    pub versions: String,
 }
 
 /// Why there is no executable.
@@ -277,7 +292,7 @@ pub fn device_kernels(text: &str, options: &Options) -> Result<String, CompileEr
     }
 }
 
-fn driver_error(e: permalloy_driver::Error) -> CompileError {
+pub(crate) fn driver_error(e: permalloy_driver::Error) -> CompileError {
     use permalloy_driver::Error;
     match e {
         Error::Parse(e) => CompileError::Malformed(e.to_string()),

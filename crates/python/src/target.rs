@@ -3,11 +3,11 @@
 //! A fused step that has no Triton form, or that Triton cannot compile, does not stop a compile: the operators it came from
 //! take PyTorch's kernels instead, with a record, and the graph is compiled once more.
 
-use crate::callbacks;
 use crate::pipeline::{CompileError, Options, driver_options, provider};
+use crate::{callbacks, tuning};
 use permalloy_driver::{Compiled, CompiledJoint};
 use permalloy_loops::kernel::{BufferId, Fused, Kernel, Program, Scatter, Step};
-use permalloy_passes::{Reason, Record, RouteTaken};
+use permalloy_passes::{Reason, Record, RouteTaken, Tuner};
 use permalloy_runtime::device::{Binary, DeviceEngine, Driver, FaultBoard, StepForm, cuda::CudaDriver};
 use permalloy_runtime::engine::{Engine, TileEngine};
 use permalloy_runtime::torch::{CudaApi, TorchProvider};
@@ -60,7 +60,8 @@ pub fn compile<L: Lowered>(
     lower: impl Fn(&permalloy_driver::Options) -> Result<L, CompileError>,
 ) -> Result<(L, Runners), CompileError> {
     if options.target != "cuda" {
-        let made = lower(&driver_options(options))?;
+        let tuner = tuner(options)?;
+        let made = lower(&permalloy_driver::Options { tuner, ..driver_options(options) })?;
         let tiles: Arc<dyn Engine> = Arc::new(TileEngine::new());
         let engines = made.programs().iter().map(|_| tiles.clone()).collect();
         return Ok((made, Runners { provider: provider()?, engines }));
@@ -75,6 +76,15 @@ pub fn compile<L: Lowered>(
     Ok((made, Runners { provider: gpu.provider, engines }))
 }
 
+/// PyTorch's operators and memory on the options' device.
+pub fn provider_of(options: &Options) -> Result<Arc<TorchProvider>, CompileError> {
+    if options.target == "cuda" { Gpu::of(options.device).map(|g| g.provider) } else { provider() }
+}
+
+fn tuner(options: &Options) -> Result<Option<Arc<dyn Tuner>>, CompileError> {
+    tuning::tuner(options).map(|t| t.map(|t| t as Arc<dyn Tuner>))
+}
+
 /// The launches of each program of a graph, by the name of the step; the device need not be there.
 pub fn with_kernels<L: Lowered>(
     options: &Options,
@@ -83,8 +93,9 @@ pub fn with_kernels<L: Lowered>(
     let device = description(options.capability)?;
     let mut natives: BTreeMap<String, String> = BTreeMap::new();
     let mut limits = device.limits();
+    let tuner = tuner(options)?;
     for _ in 0..ROUNDS {
-        let mut driver = driver_options(options);
+        let mut driver = permalloy_driver::Options { tuner: tuner.clone(), ..driver_options(options) };
         driver.limits = limits;
         driver.routes.extend(natives.keys().map(|op| (op.clone(), "native".to_string())));
         let mut made = lower(&driver)?;

@@ -60,6 +60,7 @@ pub mod profile;
 pub mod provider;
 mod tensor;
 pub mod torch;
+pub mod upload;
 pub mod watch;
 
 pub use bind::RunInput;

@@ -20,6 +20,11 @@ pub trait Provider: Send + Sync {
     /// An uninitialised tensor.
     fn empty(&self, dtype: DType, shape: &[i64], strides: &[i64]) -> Result<TensorHandle, String>;
 
+    /// An uninitialised vector in main memory.
+    fn empty_on_host(&self, dtype: DType, count: i64) -> Result<TensorHandle, String> {
+        self.empty(dtype, &[count], &[1])
+    }
+
     /// A tensor over memory that it does not own.
     ///
     /// # Safety

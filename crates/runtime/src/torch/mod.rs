@@ -129,6 +129,10 @@ impl Provider for TorchProvider {
         TorchTensor::empty_on(self.api, self.device, dtype, shape, strides).map(TensorHandle::Torch)
     }
 
+    fn empty_on_host(&self, dtype: DType, count: i64) -> Result<TensorHandle, String> {
+        TorchTensor::empty(self.api, dtype, &[count], &[1]).map(TensorHandle::Torch)
+    }
+
     unsafe fn over_memory(
         &self,
         data: *mut u8,
