@@ -142,7 +142,7 @@ impl<'g> Readers<'g> {
     fn is_read_fused(&self, v: ValueId) -> bool {
         let through = |n: &Node| match place(n) {
             Place::View => n.result().is_some_and(|r| self.is_read_fused(r)),
-            Place::Pointwise | Place::Reduction => true,
+            Place::Pointwise | Place::Reading => true,
             Place::Other => false,
         };
         !self.returned[v.0 as usize] && self.readers(v).all(through)
@@ -167,7 +167,8 @@ impl<'g> Readers<'g> {
 enum Place {
     View,
     Pointwise,
-    Reduction,
+    /// Takes a computed operand, as a reduction and a gather do; what it makes is read from memory.
+    Reading,
     Other,
 }
 
@@ -175,15 +176,15 @@ fn place(node: &Node) -> Place {
     match &node.op {
         Op::Prim(p) => match p.kind() {
             PrimKind::Unary | PrimKind::Binary | PrimKind::Compare | PrimKind::Select => Place::Pointwise,
-            PrimKind::Reduce => Place::Reduction,
+            PrimKind::Reduce | PrimKind::Index => Place::Reading,
             PrimKind::View => Place::View,
-            PrimKind::Source | PrimKind::Index | PrimKind::Scan => Place::Other,
+            PrimKind::Source | PrimKind::Scan => Place::Other,
         },
         Op::External(name) => match permalloy_ops::lookup(name) {
             Some(d) if d.cost == Cost::View => Place::View,
             Some(d) if d.rules.is_empty() => Place::Other,
             Some(d) if d.cost == Cost::Pointwise => Place::Pointwise,
-            Some(d) if d.cost == Cost::Reduction => Place::Reduction,
+            Some(d) if matches!(d.cost, Cost::Reduction | Cost::Indexing) => Place::Reading,
             _ => Place::Other,
         },
     }

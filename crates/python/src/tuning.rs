@@ -16,9 +16,9 @@ pub fn tuner(options: &Options) -> Result<Option<Arc<Evidence>>, CompileError> {
         "cuda" => format!("cuda: {}", tuning.device_name),
         _ => cpu_name(),
     };
+    let driver = driver_options(options);
     let options = Options { tuning: None, strict: false, chunked_loss: None, check_kernels: false, ..options.clone() };
     let store = Store::under(Path::new(&tuning.cache_dir));
-    let driver = driver_options(&options);
     let bench = Box::new(Device { provider: target::provider_of(&options)?, options });
     Ok(Some(Arc::new(Evidence::new(mode, store, device, &tuning.versions, driver, bench))))
 }

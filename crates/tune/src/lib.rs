@@ -114,6 +114,11 @@ impl Evidence {
         if timing::bytes(&call.graph).is_none_or(|b| b > timing::MOST_BYTES) {
             return None;
         }
+        // Logits that are to be made in pieces must be left to the rules, which the pieces are made of.
+        let large = |most: i64| call.graph.values().any(|(_, v)| v.ty.bytes().is_none_or(|b| b > most));
+        if self.options.chunked_loss.is_some_and(large) {
+            return None;
+        }
         let estimates = estimates(call, &self.options);
         let possible = |route: &&str| estimates.iter().any(|e| e.route == **route);
         // Where the policy's rule declines, PyTorch's kernel is taken.

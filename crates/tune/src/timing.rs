@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes of operands and results above which a call is not timed: they would lie in memory beside the user's own.
 pub const MOST_BYTES: i64 = 1 << 30;
-/// How long all candidates of a call are timed together, unless a few runs take longer.
+/// How long all candidates of a call are timed together.
 const BUDGET: Duration = Duration::from_millis(80);
-/// Runs of each candidate that are timed in any case, and at most.
-const ROUNDS: std::ops::Range<usize> = 3..30;
+/// How long where the machine has other things to do: until the two best samples of each are this close, or this long.
+const CLOSE: f64 = 1.1;
+const MOST: Duration = Duration::from_secs(1);
+/// Samples of each candidate that are taken in any case, and at most.
+const ROUNDS: std::ops::Range<usize> = 3..60;
 /// A sample is as many runs as take this long: shorter ones are no matter for a clock.
 const SAMPLE: Duration = Duration::from_micros(100);
 /// Of the numbers.
@@ -51,20 +54,22 @@ fn on_this_thread(call: &IsolatedCall, candidates: &[Executable], provider: &dyn
     // The first run makes what later ones find made: threads, memory, plans of libraries.
     let mut repeats = Vec::new();
     for exe in candidates {
-        run(exe, 1)?;
-        let once = run(exe, 1)?.max(Duration::from_nanos(1));
+        let tries = [run(exe, 1)?, run(exe, 1)?, run(exe, 1)?];
+        let once = tries.into_iter().min().unwrap_or(SAMPLE).max(Duration::from_nanos(1));
         repeats.push((SAMPLE.as_nanos() / once.as_nanos() + 1) as u32);
     }
-    let (start, mut best) = (Instant::now(), vec![f64::INFINITY; candidates.len()]);
+    let (start, mut best) = (Instant::now(), vec![[f64::INFINITY; 2]; candidates.len()]);
     for round in 0..ROUNDS.end {
-        if round >= ROUNDS.start && start.elapsed() > BUDGET {
+        let settled = best.iter().all(|[first, second]| second / first < CLOSE);
+        if round >= ROUNDS.start && start.elapsed() > if settled { BUDGET } else { MOST } {
             break;
         }
-        for ((exe, times), best) in candidates.iter().zip(&repeats).zip(&mut best) {
-            *best = best.min(run(exe, *times)?.as_secs_f64() / f64::from(*times));
+        for ((exe, times), [first, second]) in candidates.iter().zip(&repeats).zip(&mut best) {
+            let sample = run(exe, *times)?.as_secs_f64() / f64::from(*times);
+            (*first, *second) = (first.min(sample), second.min(first.max(sample)));
         }
     }
-    Ok(best)
+    Ok(best.into_iter().map(|[first, _]| first).collect())
 }
 
 fn arguments(call: &IsolatedCall, provider: &dyn Provider) -> Result<Vec<TensorHandle>, String> {

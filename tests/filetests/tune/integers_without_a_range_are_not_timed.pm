@@ -8,3 +8,12 @@ graph "g" inference {
   output %a
   output %b
 }
+// expect:
+// graph "call" inference {
+//   input %a0: f32[7, 5]
+//   input %a1: i64[7, 5]
+//   %r0: f32[7, 5] = aten.gather.default(%a0, 1, %a1)
+//   output %r0
+// }
+// native: 560 bytes, 105 operations, 0 of products, 0 kernels, 1 natives
+// decompose:gather: 560 bytes, 280 operations, 0 of products, 1 kernels, 0 natives
