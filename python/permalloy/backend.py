@@ -43,7 +43,8 @@ def backend(
             session = Session()
             on_cuda = any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs)
             graph = kernels.prepare(gm, example_inputs) if on_cuda else None
-            keep = config.keep_traces and traces.may_keep(gm, example_inputs)
+            # What is saved for the backward is part of a trace, and may depend on what is measured.
+            keep = config.keep_traces and config.tune == "off" and traces.may_keep(gm, example_inputs)
             session.origin = origin_of(gm)
         kinds = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
         compile_all = aot_autograd(

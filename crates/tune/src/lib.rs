@@ -147,7 +147,8 @@ impl Evidence {
     fn time(&self, call: &IsolatedCall, text: &str, estimates: &[Estimate]) -> Option<Times> {
         let load = |e: &Estimate| self.bench.load(text, &[(call.op.name.to_string(), e.route.clone())]).ok();
         let candidates = estimates.iter().map(load).collect::<Option<Vec<_>>>()?;
-        let seconds = timing::fastest(call, &candidates, &*self.bench.provider()).ok()?;
+        let expected: Vec<f64> = estimates.iter().map(|e| e.work.seconds).collect();
+        let seconds = timing::fastest(call, &candidates, &expected, &*self.bench.provider()).ok()?;
         Some(Times(estimates.iter().map(|e| e.route.clone()).zip(seconds).collect()))
     }
 }

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 pub const MOST_BYTES: i64 = 1 << 30;
 /// How long all candidates of a call are timed together.
 const BUDGET: Duration = Duration::from_millis(80);
-/// How long where the machine has other things to do: until the two best samples of each are this close, or this long.
+/// How long where the machine has other things to do: until the two best samples of each are this close, and no worse than
+/// the estimate by a factor that only waiting for a processor explains, or until this has passed.
 const CLOSE: f64 = 1.1;
+const FAR: f64 = 100.0;
 const MOST: Duration = Duration::from_secs(1);
-/// Samples of each candidate that are taken in any case, and at most.
+/// Samples of each candidate that are taken in any case, and that are enough.
 const ROUNDS: std::ops::Range<usize> = 3..60;
 /// A sample is as many runs as take this long: shorter ones are no matter for a clock.
 const SAMPLE: Duration = Duration::from_micros(100);
@@ -26,18 +28,28 @@ pub fn bytes(graph: &Graph) -> Option<i64> {
     graph.values().try_fold(0i64, |sum, (_, v)| sum.checked_add(v.ty.bytes()?))
 }
 
-/// Seconds of the fastest run of each, with the same arguments.
+/// Seconds of the fastest run of each, with the same arguments. `expected` are seconds by the cost model.
 ///
 /// They run in turn, so that what disturbs the machine disturbs all, and on a thread of its own: what the compiling thread has
 /// in force (PyTorch's fake tensors, say) is not in force there.
-pub fn fastest(call: &IsolatedCall, candidates: &[Executable], provider: &dyn Provider) -> Result<Vec<f64>, String> {
+pub fn fastest(
+    call: &IsolatedCall,
+    candidates: &[Executable],
+    expected: &[f64],
+    provider: &dyn Provider,
+) -> Result<Vec<f64>, String> {
     std::thread::scope(|scope| {
-        let timed = scope.spawn(|| on_this_thread(call, candidates, provider));
+        let timed = scope.spawn(|| on_this_thread(call, candidates, expected, provider));
         timed.join().map_err(|_| "the run panicked".to_string())?
     })
 }
 
-fn on_this_thread(call: &IsolatedCall, candidates: &[Executable], provider: &dyn Provider) -> Result<Vec<f64>, String> {
+fn on_this_thread(
+    call: &IsolatedCall,
+    candidates: &[Executable],
+    expected: &[f64],
+    provider: &dyn Provider,
+) -> Result<Vec<f64>, String> {
     let arguments = arguments(call, provider)?;
     let run = |exe: &Executable, times: u32| -> Result<Duration, String> {
         let start = Instant::now();
@@ -59,9 +71,10 @@ fn on_this_thread(call: &IsolatedCall, candidates: &[Executable], provider: &dyn
         repeats.push((SAMPLE.as_nanos() / once.as_nanos() + 1) as u32);
     }
     let (start, mut best) = (Instant::now(), vec![[f64::INFINITY; 2]; candidates.len()]);
-    for round in 0..ROUNDS.end {
-        let settled = best.iter().all(|[first, second]| second / first < CLOSE);
-        if round >= ROUNDS.start && start.elapsed() > if settled { BUDGET } else { MOST } {
+    for round in 0.. {
+        let settled = best.iter().zip(expected).all(|([first, second], e)| second / first < CLOSE && *first < e * FAR);
+        let late = start.elapsed() > if settled { BUDGET } else { MOST };
+        if (late && round >= ROUNDS.start) || (settled && round >= ROUNDS.end) {
             break;
         }
         for ((exe, times), [first, second]) in candidates.iter().zip(&repeats).zip(&mut best) {
