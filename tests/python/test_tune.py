@@ -25,7 +25,9 @@ from test_tune import step, arguments
 args = arguments()
 torch.compile(step, backend="permalloy")(*args).backward()
 decisions = [d for r in permalloy.records() for d in r.decisions]
-print(json.dumps({"gradient": args[0].grad.tolist(), "decisions": decisions, "text": permalloy.explain()}))
+kept = [r.kept for r in permalloy.records()]
+result = {"gradient": args[0].grad.tolist(), "decisions": decisions, "text": permalloy.explain(), "kept": kept}
+print(json.dumps(result))
 """
 
 
@@ -151,6 +153,13 @@ def test_a_users_line_wins_over_measurements(tuned):
         wanted = "native" if route == "native" else f"decompose:{route}"
         assert (decision["route"], decision["reason"]) == (wanted, "override")
         right(result)
+
+
+def test_what_was_measured_is_no_part_of_a_kept_trace(tuned, tmp_path):
+    cache, _ = tuned
+    variables = {"PERMALLOY_KEEP_TRACES": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    kept = [run(cache, **variables, PERMALLOY_TUNE=mode)["kept"] for mode in ("full", "full", "off", "off")]
+    assert [all(k) for k in kept] == [False, False, False, True]
 
 
 def test_a_forbidden_route_is_no_candidate(tmp_path):
