@@ -38,7 +38,7 @@ impl Times {
         let one = |part: &str| {
             let (route, time) = part.trim().strip_suffix(" ns")?.rsplit_once(' ')?;
             let nanoseconds: u64 = time.parse().ok()?;
-            Some((route.to_string(), nanoseconds as f64 * 1e-9))
+            Some((route.to_string(), nanoseconds as f64 / 1e9))
         };
         line.split(',').map(one).collect::<Option<_>>().map(Times)
     }
