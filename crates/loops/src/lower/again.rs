@@ -41,6 +41,7 @@ impl Lowering<'_> {
             let known = made.iter().find(|m| m.0 == base).map(|m| m.1);
             let again = match known {
                 Some(v) => v,
+                None if self.is_repeated(*x) => continue,
                 None if self.is_cheap(base) => self.again(base, DEPTH)?,
                 None => continue,
             };
@@ -48,6 +49,13 @@ impl Lowering<'_> {
             *x = self.over(*x, again);
         }
         Ok((!made.is_empty()).then_some(new))
+    }
+
+    /// Whole rows of it are read many times, so a kernel over them cannot make it beside what reads it.
+    fn is_repeated(&self, x: Val) -> bool {
+        let parts: Vec<&Part> = self.infos[x].view.dims.iter().flatten().filter(|p| !p.size.is_const(1)).collect();
+        let first = parts.iter().position(|p| p.stride.is_const(0));
+        first.is_some_and(|first| parts[first..].iter().any(|p| !p.stride.is_const(0)))
     }
 
     /// Made by another kernel from memory of no more bytes than itself.
