@@ -57,7 +57,7 @@ demo: $(WHEEL_STAMP) ## train a small GPT eagerly and compiled, side by side, in
 # --- checks ---
 
 .PHONY: test
-test: test-rust test-python ## all tests
+test: test-rust test-python ascend-sample ## all tests
 
 # The binding crate's tests would have to link libpython, which many installations lack: it is tested from Python.
 RUST_TESTS := --workspace --exclude permalloy-python
@@ -82,6 +82,23 @@ test-rust: $(ENV_STAMP) ## the Rust tests of all crates, doc examples included
 test-python: $(WHEEL_STAMP) ## the Python tests
 	@echo "test: Python tests"
 	@$(PY) -m pytest tests/python -q --durations=5 $(PYTEST)
+
+# Kernels for Ascend, through its compilers as far as they are open; no NPU. The compilers have an environment of their own.
+ASCEND_STAMP := .venv-ascend/created
+
+$(ASCEND_STAMP): $(ENV_STAMP) tests/ascend/requirements.txt
+	@$(PY) tools/environment.py ascend
+	@touch $@
+
+# Where no Python is old enough for the compilers, this says so and is no failure.
+.PHONY: ascend-sample
+ascend-sample: $(WHEEL_STAMP) ## some kernels of each kind through Ascend's compilers, within three minutes
+	@echo "test: a sample of kernels through Ascend's compilers"
+	@if $(PY) tools/environment.py can-ascend; then $(MAKE) ascend ASCEND=--sample; fi
+
+.PHONY: ascend
+ascend: $(WHEEL_STAMP) $(ASCEND_STAMP) ## every kernel of tests and six models through Ascend's compilers, in half an hour
+	@$(PY) tests/ascend/check.py --python .venv-ascend/bin/python $(ASCEND)
 
 .PHONY: opinfo
 opinfo: $(WHEEL_STAMP) ## PyTorch's operator samples against eager, about 40 minutes; OPINFO='--ops GLOB --sample 1/20 …' for parts
@@ -174,5 +191,5 @@ bench-compile: $(WHEEL_STAMP) ## our own share of compile time on graphs of 10,0
 
 .PHONY: clean
 clean: ## remove build outputs and the environment
-	@echo "clean: removing target and $(VENV)"
-	@rm -rf target $(VENV)
+	@echo "clean: removing target and the environments"
+	@rm -rf target $(VENV) .venv-ascend

@@ -2,6 +2,8 @@
 
 usage: environment.py create    .venv with the tools, and with PyTorch unless the python that runs this has it
        environment.py install   builds the wheel in release mode and installs it into .venv
+       environment.py can-ascend   says why not, with a status, if the next has no Python to start from
+       environment.py ascend    .venv-ascend with Ascend's compilers, which are there for Python 3.10 and 3.11 only
 
 An installed torch >= 2.11 is used where it is: .venv then only points to it, and nothing of the installation it comes from
 is changed. Runs on the standard library of Python 3.10 alone.
@@ -17,10 +19,13 @@ import sysconfig
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+ASCEND = ROOT / ".venv-ascend"
+ASCEND_PYTHONS = ((3, 11), (3, 10))
 LINK = "installed-torch.pth"
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
@@ -69,6 +74,33 @@ def install() -> None:
         f"installing {built[0].name} ({built[0].stat().st_size / 2**20:.1f} MB, built in {time.monotonic() - started:.0f} s)"
     )
     pip("--force-reinstall", "--no-deps", str(built[0]))
+
+
+def ascend() -> None:
+    """Apart from .venv: triton-ascend is a package `triton`, too."""
+    python = ascend_python()
+    say(f"creating {ASCEND.name}: Ascend's compilers are a download of some 230 MB; 800 MB on disk")
+    shutil.rmtree(ASCEND, ignore_errors=True)
+    run([python, "-m", "venv", str(ASCEND)])
+    requirements = str(ROOT / "tests" / "ascend" / "requirements.txt")
+    pip("--no-deps", "--requirement", requirements, python=ASCEND / "bin" / "python")
+
+
+def ascend_python() -> str:
+    names = [sys.executable, *(f"python{major}.{minor}" for major, minor in ASCEND_PYTHONS)]
+    for name in names:
+        if version_of_python(name) in ASCEND_PYTHONS:
+            return name
+    fail("SKIPPED: Ascend's compilers need Python 3.10 or 3.11, and neither is on PATH")
+
+
+def version_of_python(name: str) -> tuple[int, ...] | None:
+    try:
+        asked = [name, "-c", "import sys; print(*sys.version_info[:2])"]
+        done = subprocess.run(asked, capture_output=True, text=True)
+    except OSError:
+        return None
+    return tuple(map(int, done.stdout.split())) if done.returncode == 0 else None
 
 
 def make_venv() -> None:
@@ -140,9 +172,9 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def pip(*arguments: str) -> None:
+def pip(*arguments: str, python: Path = PYTHON) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    run([str(PYTHON), "-m", "pip", "install", *quiet, *arguments])
+    run([str(python), "-m", "pip", "install", *quiet, *arguments])
 
 
 def run(command: list[str]) -> None:
@@ -155,12 +187,12 @@ def say(text: str) -> None:
     print(f"setup: {text}", flush=True)
 
 
-def fail(text: str) -> None:
+def fail(text: str) -> NoReturn:
     sys.exit(f"setup: {text}")
 
 
 if __name__ == "__main__":
-    commands = {"create": create, "install": install}
+    commands = {"create": create, "install": install, "can-ascend": ascend_python, "ascend": ascend}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]]()

@@ -11,6 +11,7 @@ use permalloy_passes::{Reason, Record, RouteTaken, Tuner};
 use permalloy_runtime::device::{Binary, DeviceEngine, Driver, FaultBoard, StepForm, cuda::CudaDriver};
 use permalloy_runtime::engine::{Engine, TileEngine};
 use permalloy_runtime::torch::{CudaApi, TorchProvider};
+use permalloy_triton::device::Family;
 use permalloy_triton::{CompileRequest, Device, Generated, Launch, Missing, TileChoice, generate, generate_scatter};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -90,7 +91,7 @@ pub fn with_kernels<L: Lowered>(
     options: &Options,
     lower: impl Fn(&permalloy_driver::Options) -> Result<L, CompileError>,
 ) -> Result<(L, Vec<BTreeMap<String, StepForm>>), CompileError> {
-    let device = description(options.capability)?;
+    let device = description(options)?;
     let mut natives: BTreeMap<String, String> = BTreeMap::new();
     let mut limits = device.limits();
     let tuner = tuner(options)?;
@@ -221,7 +222,10 @@ fn generated(
     tile: Option<TileChoice>,
 ) -> Result<Generated, Failure> {
     let (name, fused) = named(nest);
-    let here = permalloy_ir::Device::Cuda(options.device);
+    let here = match device.family {
+        Family::Cuda => permalloy_ir::Device::Cuda(options.device),
+        Family::Ascend => permalloy_ir::Device::Npu(options.device),
+    };
     if let Some(b) = touched(nest).into_iter().find(|b| program.buffer(*b).device != here) {
         let b = program.buffer(b);
         let what = format!("kernel {name} uses {}, which is on {}", b.name, b.device);
@@ -307,9 +311,11 @@ fn compile_all<'a>(
     Ok(())
 }
 
-/// The description of devices of this compute capability (90 for 9.0).
-fn description(capability: u32) -> Result<&'static Device, CompileError> {
+/// The description of the options' device: by name, or by compute capability (90 for 9.0).
+fn description(options: &Options) -> Result<&'static Device, CompileError> {
+    let capability = options.capability;
     let name = match capability {
+        _ if options.target != "cuda" => &*options.target,
         80..=89 => "cuda-sm80",
         90..=99 => "cuda-sm90",
         100.. => "cuda-sm100",
@@ -320,7 +326,7 @@ fn description(capability: u32) -> Result<&'static Device, CompileError> {
             )));
         }
     };
-    Device::of(name).ok_or_else(|| CompileError::Internal(format!("no description of {name}")))
+    Device::of(name).ok_or_else(|| CompileError::Options(format!("there is no device {name}")))
 }
 
 /// A CUDA device of this process.

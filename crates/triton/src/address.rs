@@ -4,7 +4,7 @@ use crate::emit::{Emitter, Key, Value, bits, bound_name, index_name};
 use crate::error::{Part, construct};
 use crate::expression;
 use permalloy_ir::{DType, Dim};
-use permalloy_loops::kernel::{Access, BufferId, OpId};
+use permalloy_loops::kernel::{Access, BufferId, Mask, OpId};
 
 /// Text, dims and depth of something that is about to be named.
 type Made = (String, u32, usize);
@@ -74,8 +74,8 @@ fn linear(e: &mut Emitter<'_>, access: &Access) -> Part<Made> {
 }
 
 /// The masks of an access that do not hold everywhere.
-fn masks(e: &mut Emitter<'_>, access: &Access) -> Part<(Vec<String>, u32, usize)> {
-    let (mut texts, mut dims, mut depth) = (Vec::new(), 0, 0);
+fn masks(e: &mut Emitter<'_>, access: &Access) -> Part<Vec<Value>> {
+    let mut out = Vec::new();
     for m in &access.masks {
         let Some(d) = e.s.dims.iter().position(|d| d.axes.contains(&m.axis)) else {
             return construct("a mask on an axis that no dim has");
@@ -100,11 +100,9 @@ fn masks(e: &mut Emitter<'_>, access: &Access) -> Part<(Vec<String>, u32, usize)
                 e.define(key, &wish, text, i.dims, i.depth)
             }
         };
-        dims |= value.dims;
-        depth = depth.max(value.depth);
-        texts.push(value.text);
+        out.push(value);
     }
-    Ok((texts, dims, depth))
+    Ok(out)
 }
 
 /// Pointer and mask of an access over at least `dims`; empty mask where all of it is in bounds. `extra` is added to the address.
@@ -115,10 +113,27 @@ fn place(
     dims: u32,
     extra: Option<&Value>,
 ) -> Part<(String, Vec<String>, u32, usize)> {
+    place_masked(e, b, access, None, dims, extra)
+}
+
+/// As `place`; `some`: masks of the access to use instead of all.
+fn place_masked(
+    e: &mut Emitter<'_>,
+    b: BufferId,
+    access: &Access,
+    some: Option<Vec<Value>>,
+    dims: u32,
+    extra: Option<&Value>,
+) -> Part<(String, Vec<String>, u32, usize)> {
     let pointer = e.pointer(b);
     let (mut text, mut varies, mut depth) = linear(e, access)?;
-    let (mut mask, mask_dims, mask_depth) = masks(e, access)?;
-    depth = depth.max(mask_depth);
+    let masks = match some {
+        Some(masks) => masks,
+        None => masks(e, access)?,
+    };
+    let mut mask = texts(&masks);
+    let mask_dims = dims_of(&masks);
+    depth = depth.max(depth_of(&masks));
     if let Some(x) = extra {
         text = if text.is_empty() { x.text.clone() } else { format!("{text} + {}", x.text) };
         varies |= x.dims;
@@ -135,6 +150,18 @@ fn place(
     Ok((place, mask, wanted, depth))
 }
 
+fn texts(values: &[Value]) -> Vec<String> {
+    values.iter().map(|v| v.text.clone()).collect()
+}
+
+fn dims_of(values: &[Value]) -> u32 {
+    values.iter().fold(0, |d, v| d | v.dims)
+}
+
+fn depth_of(values: &[Value]) -> usize {
+    values.iter().map(|v| v.depth).max().unwrap_or(0)
+}
+
 fn parenthesised(text: &str) -> String {
     if text.contains([' ', '*']) { format!("({text})") } else { text.to_string() }
 }
@@ -144,8 +171,28 @@ pub(crate) fn joined(mask: &[String]) -> String {
 }
 
 pub(crate) fn load(e: &mut Emitter<'_>, b: BufferId, access: &Access, dtype: DType) -> Part<Made> {
-    let (place, mask, dims, depth) = place(e, b, access, 0, None)?;
-    loaded(e, b, place, &mask, dtype).map(|text| (text, dims, depth))
+    let moves = |d: &usize| e.s.dims[*d].axes.iter().any(|a| !access.strides[*a].is_const(0));
+    let varies = (0..e.s.dims.len()).filter(moves).fold(0, |m, d| m | 1 << d);
+    let dim_of = |axis: usize| e.s.dims.iter().position(|d| d.axes.contains(&axis));
+    let moved = |axis: usize| dim_of(axis).is_some_and(|d| varies >> d & 1 == 1);
+    // Where the other masks hold somewhere, those of what moves the address are enough to stay inside of the buffer.
+    let holds = |m: &Mask| moved(m.axis) || (&m.high - &m.low).as_const().is_some_and(|n| n > 0);
+    if e.device.repeats_elements || !access.masks.iter().all(holds) {
+        let (place, mask, dims, depth) = place(e, b, access, 0, None)?;
+        return loaded(e, b, place, &mask, dtype).map(|text| (text, dims, depth));
+    }
+    let (within, beyond): (Vec<Value>, Vec<Value>) = masks(e, access)?.into_iter().partition(|m| m.dims & !varies == 0);
+    let (place, mask, dims, depth) = place_masked(e, b, access, Some(within), 0, None)?;
+    let text = loaded(e, b, place, &mask, dtype)?;
+    if beyond.is_empty() {
+        return Ok((text, dims, depth));
+    }
+    let inside = joined(&texts(&beyond));
+    let text = match dtype {
+        DType::Bool => format!("{} & {inside}", parenthesised(&text)),
+        _ => format!("tl.where({inside}, {text}, {})", if dtype.is_float() { "0.0" } else { "0" }),
+    };
+    Ok((text, dims | dims_of(&beyond), depth.max(depth_of(&beyond))))
 }
 
 /// A load, in the dtype in which values are held.
@@ -186,7 +233,7 @@ pub(crate) fn load_at(
     depth = depth.max(found.depth);
     let mut bad = mask.clone();
     bad.push(format!("({} == 0)", inside.text));
-    let (_, looked_at, _) = masks(e, access)?;
+    let looked_at = dims_of(&masks(e, access)?);
     let message = format!("index out of range of {}", e.buffer(b).name);
     // Reported once for the index: where it is looked at, not for every element read.
     let dims_of_index = found.dims | looked_at;
@@ -221,9 +268,10 @@ pub(crate) fn checked_index(e: &mut Emitter<'_>, index: &Value, stride: &Dim, si
 /// `offset + Σ stride · index` as a value, 0 where a mask does not hold.
 pub(crate) fn axis_index(e: &mut Emitter<'_>, access: &Access, dtype: DType) -> Part<Made> {
     let (text, mut dims, mut depth) = linear(e, access)?;
-    let (mask, mask_dims, mask_depth) = masks(e, access)?;
-    dims |= mask_dims;
-    depth = depth.max(mask_depth);
+    let masks = masks(e, access)?;
+    let mask = texts(&masks);
+    dims |= dims_of(&masks);
+    depth = depth.max(depth_of(&masks));
     let text = if dims == 0 || text.is_empty() {
         let offset = if text.is_empty() { "0".to_string() } else { text };
         format!("{offset} + tl.zeros({}, tl.int32)", e.shape(0))
@@ -248,7 +296,16 @@ pub(crate) fn store(e: &mut Emitter<'_>, b: BufferId, access: &Access, value: &V
     if outside != 0 {
         return construct(format!("a store into {} does not vary with its value", e.buffer(b).name));
     }
-    let (mut place, mask, _, mut depth) = place(e, b, access, 0, None)?;
+    let strided = access.strides.iter().all(|s| s.as_const().is_none_or(|s| s != 1));
+    let offset = (strided && !access.offset.is_const(0) && !e.device.interleaves_stores).then(|| Value {
+        text: e.hidden(&access.offset),
+        dims: 0,
+        depth: 0,
+        literal: false,
+    });
+    let shifted = Access { offset: Dim::ZERO, ..access.clone() };
+    let at = if offset.is_some() { &shifted } else { access };
+    let (mut place, mask, _, mut depth) = place(e, b, at, 0, offset.as_ref())?;
     depth = depth.max(value.depth);
     let text = expression::rounded(&value.text, from, memory)?;
     if address_dims == 0 || bits(address_dims).all(|d| e.s.dims[d].position.is_none()) {

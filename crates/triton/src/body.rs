@@ -232,7 +232,7 @@ fn nest(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
 /// Folds what a loop has gathered, elements out of bounds being neutral already.
 fn finish_total(e: &mut Emitter<'_>, t: &Tail, total: &Total) -> Part<()> {
     let folded: Vec<usize> = bits(t.folded).collect();
-    let text = e.fold(t.op, total.name.clone(), t.dtype, &folded)?;
+    let text = e.fold(t.op, total.name.clone(), t.dtype, total.dims, &folded)?;
     let value = Value { text, dims: total.dims & !t.folded, depth: e.depth(), literal: false };
     place_tail(e, t, value)
 }
@@ -371,7 +371,7 @@ fn phases(e: &mut Emitter<'_>, tails: &[Tail], loops: &[usize]) -> Part<()> {
             pair.close(e, lanes, &cols, col_bits)?;
         }
         for ((i, r, _, dtype), total) in reduces.iter().zip(&totals) {
-            let text = e.fold(*r, total.name.clone(), *dtype, &cols)?;
+            let text = e.fold(*r, total.name.clone(), *dtype, total.dims, &cols)?;
             let depth = e.depth();
             e.define(Key::Op(*i as u32), &format!("{}_{i}", r.name()), text, total.dims & !col_bits, depth);
         }

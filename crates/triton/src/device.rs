@@ -15,6 +15,8 @@ pub enum Family {
 pub struct Tiles {
     /// Points of a pointwise tile.
     pub pointwise: u32,
+    /// The same where some operand runs along another axis than the others.
+    pub transposed: u32,
     /// Longest row that a program holds as a whole.
     pub persistent: u32,
     /// Points of the tile of a reduction.
@@ -57,6 +59,13 @@ pub struct Device {
     pub divides_tile_index: bool,
     /// A load whose address depends on a loaded index may stand in a fused kernel.
     pub indexed_loads: bool,
+    /// A load may repeat an element along a dim of the tile.
+    pub repeats_elements: bool,
+    /// A tile of two dims may be folded to one element; elsewhere what is left of it is flattened before.
+    pub folds_to_one: bool,
+    /// Stores to every n-th element may have constant offsets. triton-ascend fails on some pairs of those that fill each
+    /// other's gaps.
+    pub interleaves_stores: bool,
     /// `div_rn` and `sqrt_rn` exist.
     pub ieee_division: bool,
     /// Dtypes that neither memory nor arithmetic may have.
@@ -64,10 +73,19 @@ pub struct Device {
     pub tiles: Tiles,
 }
 
-const CUDA_TILES: Tiles =
-    Tiles { pointwise: 1024, persistent: 8192, reduction: 4096, rows: 1024, total: 2048, columns: 128, per_warp: 512 };
+const CUDA_TILES: Tiles = Tiles {
+    pointwise: 1024,
+    transposed: 1024,
+    persistent: 8192,
+    reduction: 4096,
+    rows: 1024,
+    total: 2048,
+    columns: 128,
+    per_warp: 512,
+};
 const ASCEND_TILES: Tiles = Tiles {
     pointwise: 2048,
+    transposed: 1024,
     persistent: 4096,
     reduction: 2048,
     rows: 2048,
@@ -90,6 +108,9 @@ const CUDA: Device = Device {
     walks_tiles: false,
     divides_tile_index: true,
     indexed_loads: true,
+    repeats_elements: true,
+    folds_to_one: true,
+    interleaves_stores: true,
     ieee_division: true,
     forbidden_dtypes: &[],
     tiles: CUDA_TILES,
@@ -110,6 +131,9 @@ const ASCEND: Device = Device {
     walks_tiles: true,
     divides_tile_index: false,
     indexed_loads: false,
+    repeats_elements: false,
+    folds_to_one: false,
+    interleaves_stores: false,
     ieee_division: false,
     forbidden_dtypes: &[DType::F64],
     tiles: ASCEND_TILES,

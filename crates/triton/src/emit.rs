@@ -241,13 +241,16 @@ impl<'a> Emitter<'a> {
     /// An offset; where a negative constant is taken for an access out of bounds, although masks keep it inside, it is a
     /// parameter.
     pub(crate) fn offset(&mut self, d: &Dim) -> String {
-        match d.as_const() {
-            Some(c) if c < 0 && self.device.family == Family::Ascend => {
-                let kind = ArgKind::Size { value: d.clone(), wide: self.wide, multiple_of_16: false };
-                self.parameter(&format!("minus_{}", -c), &format!("size {d}"), kind)
-            }
-            _ => self.size(d),
-        }
+        let hidden = d.as_const().is_some_and(|c| c < 0) && self.device.family == Family::Ascend;
+        if hidden { self.hidden(d) } else { self.size(d) }
+    }
+
+    /// A size that is a parameter even if it is constant: the compiler shall draw no conclusions from it.
+    pub(crate) fn hidden(&mut self, d: &Dim) -> String {
+        let Some(c) = d.as_const() else { return self.size(d) };
+        let kind = ArgKind::Size { value: d.clone(), wide: self.wide, multiple_of_16: false };
+        let wish = if c < 0 { format!("minus_{}", -c) } else { format!("plus_{c}") };
+        self.parameter(&wish, &format!("size {d}"), kind)
     }
 
     // --- indices of the tile ---
@@ -461,15 +464,24 @@ impl<'a> Emitter<'a> {
         let text = expression::convert(&self.spread(v, mask), from, dtype, false)?;
         let text = self.neutral(p, text, dtype, mask)?;
         let depth = v.depth.max(self.depth_of(v.dims | mask)?);
-        Ok((self.fold(p, text, dtype, folded)?, v.dims & !mask, depth))
+        Ok((self.fold(p, text, dtype, v.dims | mask, folded)?, v.dims & !mask, depth))
     }
 
-    /// The call that folds a tile, whose elements out of bounds are neutral.
-    pub(crate) fn fold(&self, p: PrimOp, mut text: String, dtype: DType, folded: &[usize]) -> Part<String> {
+    /// The calls that fold a tile over `dims`, whose elements out of bounds are neutral.
+    pub(crate) fn fold(&self, p: PrimOp, mut text: String, dtype: DType, dims: u32, folded: &[usize]) -> Part<String> {
+        let of_tile = |d: &usize| self.s.dims[*d].position.is_some();
+        let one = bits(dims).filter(of_tile).all(|d| folded.contains(&d) || self.s.dims[d].block == 1);
+        let flat = self.s.rank == 2 && one && !self.device.folds_to_one;
         // Outer axis first: A5's compiler fails on the other order in some kernels.
-        for d in folded {
+        let folded: Vec<usize> = folded.iter().copied().filter(of_tile).collect();
+        for (i, d) in folded.iter().enumerate() {
             let Some(axis) = self.s.dims[*d].position else { continue };
-            text = expression::reduction(p, &text, dtype, axis)?;
+            text = if flat && i + 1 == folded.len() {
+                let row = format!("tl.reshape({text}, [{}])", block_name(self.s.dims[*d].name));
+                format!("tl.reshape({}, [1, 1])", expression::reduction(p, &row, dtype, 0)?)
+            } else {
+                expression::reduction(p, &text, dtype, axis)?
+            };
         }
         Ok(text)
     }

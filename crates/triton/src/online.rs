@@ -4,7 +4,6 @@
 //! end lane sums are scaled to the row's maximum. A long row is read once instead of twice.
 
 use crate::body::{Total, open_total};
-use crate::device::Family;
 use crate::emit::{Emitter, Key};
 use crate::error::Part;
 use permalloy_ir::{DType, PrimOp};
@@ -21,9 +20,6 @@ pub(crate) struct Online {
 pub(crate) fn pairs(e: &Emitter<'_>) -> Vec<Online> {
     let k = e.k;
     let mut out: Vec<Online> = Vec::new();
-    if e.device.family != Family::Cuda {
-        return out;
-    }
     for sum in 0..k.ops.len() {
         if let Some(pair) = pair(k, sum)
             && !out.iter().any(|o| o.max == pair.max)
@@ -74,10 +70,10 @@ impl Online {
     pub(crate) fn close(&self, e: &mut Emitter<'_>, lanes: &Lanes, cols: &[usize], col_bits: u32) -> Part<()> {
         let depth = e.depth();
         let kept = lanes.max.dims & !col_bits;
-        let text = e.fold(PrimOp::Amax, lanes.max.name.clone(), DType::F32, cols)?;
+        let text = e.fold(PrimOp::Amax, lanes.max.name.clone(), DType::F32, lanes.max.dims, cols)?;
         let max = e.define(Key::Op(self.max as u32), &format!("amax_{}", self.max), text, kept, depth);
         let scaled = format!("scaled_exponentials({}, {}, {})", lanes.max.name, lanes.sum.name, max.text);
-        let text = e.fold(PrimOp::Sum, scaled, DType::F32, cols)?;
+        let text = e.fold(PrimOp::Sum, scaled, DType::F32, lanes.sum.dims, cols)?;
         e.define(Key::Op(self.sum as u32), &format!("sum_{}", self.sum), text, kept, depth);
         Ok(())
     }

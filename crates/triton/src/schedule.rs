@@ -181,6 +181,7 @@ impl Scheduler<'_> {
         let outer: Vec<usize> = (0..n - 1).filter(|a| *a != y).collect();
         let (x_size, y_size) = (self.hint(&self.kernel.axes[n - 1].size), self.hint(&self.kernel.axes[y].size));
         // A transposed tile wants both sides long; a plain one the inner.
+        let points = if other.is_some() { self.device.tiles.transposed } else { points };
         let side = if other.is_some() { points.isqrt().next_power_of_two() } else { points };
         let x = side.min(power(x_size));
         let (y_block, x) = self.blocks((points / x).clamp(1, power(y_size)), x);
