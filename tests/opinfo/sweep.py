@@ -2,7 +2,7 @@
 
     python tests/opinfo/sweep.py [--ops GLOB] [--dtypes f32,bf16,i64,bool] [--sample 1/20] [--seed N] [--samples 6]
 
-Samples run in worker processes with a time limit each; a crash or a hang is one more result. Where ours differs from
+Samples run in worker processes with a limit of processor time each; a crash or a hang is one more result. Where ours differs from
 eager, stock ``aot_eager`` is asked: a sample that it fails too counts for nothing. The exit status is 1 if less than
 98 % of the operator variants (operator and dtype) that it passes pass, if a result is wrong, a worker crashes or hangs,
 or if ``native.txt`` is not exact.
@@ -14,6 +14,7 @@ import argparse
 import collections
 import fnmatch
 import json
+import os
 import pathlib
 import queue
 import select
@@ -30,7 +31,8 @@ import native_list
 
 HERE = pathlib.Path(__file__).parent
 WORKER = HERE / "worker.py"
-STARTS = 120  # seconds a worker may take to import PyTorch and to make the samples of a variant
+STARTS = 120  # seconds of processor time a worker may take to import PyTorch and to make the samples of a variant
+SHARE = 4  # a worker that sleeps, or is kept from running, may take so many times its limit on the clock
 FAILURES = ("wrong", "error", "crash", "hang")
 REQUIRED = 0.98
 
@@ -81,9 +83,10 @@ class Worker:
         """Collects results until the variant is done; what happened to the sample that ended the process otherwise."""
         running = None
         while True:
-            line = self._line(self.options.limit if running is not None else STARTS)
+            limit = self.options.limit if running is not None else STARTS
+            line = self._line(limit)
             if line is None:
-                return self._lost(running)
+                return self._lost(running, limit)
             answer = json.loads(line)
             if "begin" in answer:
                 running = answer["begin"]
@@ -96,13 +99,15 @@ class Worker:
                 return None
 
     def _line(self, limit: float) -> bytes | None:
-        """The next line; None when the process ended or is silent for too long."""
+        """The next line; None when the process ended or is silent for too long. What counts is its own processor time: on
+        a busy machine a start may take minutes."""
         assert self.process is not None and self.process.stdout is not None
-        until = time.monotonic() + limit
+        until, began = time.monotonic() + SHARE * limit, self._busy()
         while b"\n" not in self.pending:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                return None
+            if not select.select([self.process.stdout], [], [], min(1, limit))[0]:
+                if time.monotonic() >= until or self._busy() - began >= limit:
+                    return None
+                continue
             more = self.process.stdout.read1()
             if not more:
                 return None
@@ -110,7 +115,13 @@ class Worker:
         line, self.pending = self.pending.split(b"\n", 1)
         return line
 
-    def _lost(self, running: int | None) -> dict[str, Any]:
+    def _busy(self) -> float:
+        """Seconds of processor time that the process has used."""
+        assert self.process is not None
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _lost(self, running: int | None, limit: float) -> dict[str, Any]:
         assert self.process is not None
         try:
             status = self.process.wait(1)
@@ -119,7 +130,7 @@ class Worker:
             said = self.log.read()[-300:].decode(errors="replace").strip()
             lost = {"status": "crash", "message": f"{name}: {said}"}
         except subprocess.TimeoutExpired:
-            lost = {"status": "hang", "message": f"no answer in {self.options.limit} s"}
+            lost = {"status": "hang", "message": f"no answer in {limit:g} s of its processor time"}
         self.stop()
         return {"end": running, **lost}
 
@@ -237,7 +248,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=fraction, default=(1, 1), help="K/N: the K-th of N parts of the variants")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=int, default=6, help="samples of each variant")
-    parser.add_argument("--limit", type=float, default=60, help="seconds a sample may take")
+    parser.add_argument("--limit", type=float, default=60, help="seconds of processor time a sample may take")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--backend", choices=("permalloy", "aot_eager"), default="permalloy")
     parser.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "target" / "opinfo")

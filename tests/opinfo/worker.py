@@ -23,6 +23,7 @@ from judge import UNINITIALISED, Call, Expected, Wrong, call_of, copied, train  
 from permalloy.backend import Session  # noqa: E402
 from torch._functorch.aot_autograd import aot_function  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "i64": torch.int64, "bool": torch.bool}
 
@@ -85,7 +86,7 @@ class Sweep:
     def sample(self, sample: Any, backend: str, ask_reference: bool) -> dict[str, Any]:
         call, inputs = call_of(self.op, sample)
         try:
-            expected = Expected.of(call, inputs, self.seed)
+            expected = Expected.of(call, inputs, self.seed, isinstance(self.op, (UnaryUfuncInfo, BinaryUfuncInfo)))
         except Exception as e:  # noqa: BLE001 - eager cannot do it either
             return {"status": "eager fails", "message": f"{type(e).__name__}: {str(e)[:200]}"}
         permalloy.clear_records()

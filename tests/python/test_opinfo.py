@@ -32,7 +32,7 @@ def test_a_sample_of_the_sweep_passes(tmp_path):
 
 
 def judged(got, eager, exact, **how):
-    judge.compare("y", got, eager, exact, how.pop("scale", 1.0), **how)
+    judge.compare("y", got, eager, exact, **how)
 
 
 def test_an_error_above_twice_eagers_is_wrong():
@@ -41,6 +41,46 @@ def test_an_error_above_twice_eagers_is_wrong():
     judged(torch.tensor([1.0001, 3.0]), eager, exact)
     with pytest.raises(judge.Wrong, match=r"error 0.0003, allowed 0.0002"):
         judged(torch.tensor([1.0003, 3.0]), eager, exact)
+
+
+def test_a_unit_in_the_last_place_is_allowed_and_no_more():
+    exact = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    judged(torch.tensor([1.0, 3.0 + 2**-22]), exact.float(), exact)
+    with pytest.raises(judge.Wrong, match=r"error 4.77e-07, allowed 2.38e-07"):
+        judged(torch.tensor([1.0, 3.0 + 2**-21]), exact.float(), exact)
+
+
+def test_each_value_of_an_elementwise_operator_counts_for_itself():
+    exact = torch.tensor([1.0, 1024.0], dtype=torch.float64)
+    got = torch.tensor([1.0 + 2**-20, 1024.0])
+    judged(got, exact.float(), exact)
+    with pytest.raises(judge.Wrong, match=r"error 9.54e-07, allowed 1.19e-07"):
+        judged(got, exact.float(), exact, each=True)
+
+
+def test_eager_that_is_exact_by_luck_is_measured_nearby():
+    """The sum of three numbers: eager's is exact here, and off by a unit of the largest term nearby."""
+    exact = torch.tensor([0.5], dtype=torch.float64)
+    got, eager = torch.tensor([0.5 + 2**-21]), torch.tensor([0.5])
+    nearby = [(torch.tensor([0.5 + 2**-22]), exact)]
+    judged(got, eager, exact, near=lambda: nearby)
+    with pytest.raises(judge.Wrong, match=r"eager's 0, unit 5.96e-08"):
+        judged(got, eager, exact)
+
+    def cancels(x):
+        return [x * 1.1 + 1.0 - 1.0]
+
+    expected = judge.Expected.of(cancels, [torch.tensor([0.3])], 0)
+    pairs = expected.near(0, 0)
+    assert len(pairs) == judge.NEAR
+    assert all(0 < abs(eager.double() - exact) < 2**-22 for eager, exact in pairs)
+
+
+def test_a_reference_that_is_no_double_is_no_more_exact_than_eager():
+    eager = torch.tensor([1.0, 3.0])
+    judged(torch.tensor([1.0, 3.0 + 2**-20]), eager, eager)
+    with pytest.raises(judge.Wrong, match=r"error 3.81e-06, allowed 2.86e-06"):
+        judged(torch.tensor([1.0, 3.0 + 2**-18]), eager, eager)
 
 
 def test_special_values_are_eagers_or_those_of_the_double():
@@ -94,7 +134,7 @@ def test_crashes_and_hangs_are_results(tmp_path, monkeypatch):
         import json, os, signal, sys, time
         for line in sys.stdin:
             job = json.loads(line)
-            for i in range(5):
+            for i in range(7):
                 if i in job["skip"]:
                     continue
                 print(json.dumps({"begin": i}), flush=True)
@@ -102,6 +142,10 @@ def test_crashes_and_hangs_are_results(tmp_path, monkeypatch):
                     os.kill(os.getpid(), signal.SIGSEGV)
                 if i == 3:
                     time.sleep(60)
+                while i == 5:
+                    pass
+                if i == 6:
+                    time.sleep(1.5)  # no hang: it does not use its processor time
                 print(json.dumps({"end": i, "status": "pass", "message": "", "native": []}), flush=True)
             print(json.dumps({"done": True}), flush=True)
         """)
@@ -116,6 +160,8 @@ def test_crashes_and_hangs_are_results(tmp_path, monkeypatch):
             (2, "pass"),
             (3, "hang"),
             (4, "pass"),
+            (5, "hang"),
+            (6, "pass"),
         ]
         assert "SIGSEGV" in samples[1]["message"]
         assert sweep.verdict(samples) == "crash"
