@@ -65,8 +65,8 @@ def _widened(leaf: Any) -> Any:
 
 
 def copied(tensor: torch.Tensor, wide: bool = False, near: torch.Generator | None = None) -> torch.Tensor:
-    """A copy with memory of its own, laid out alike. ``near``: of floats a unit in the last place away at random, and of the
-    same integers in another order."""
+    """A copy with memory of its own, laid out alike. ``near``: of floats some units in the last place away at random, and of
+    the same integers in another order."""
     source = tensor.detach()
     dtype = _WIDE.get(tensor.dtype, tensor.dtype) if wide else tensor.dtype
     if source.layout != torch.strided or source.is_conj() or source.is_neg():
@@ -74,8 +74,8 @@ def copied(tensor: torch.Tensor, wide: bool = False, near: torch.Generator | Non
     else:
         flat = torch.empty(0, dtype=source.dtype).set_(source.untyped_storage())
         if near is not None and flat.is_floating_point():
-            sign = torch.randint(0, 2, flat.shape, generator=near) * 2 - 1
-            flat = (flat.double() * (1 + sign * torch.finfo(flat.dtype).eps)).to(flat.dtype)
+            units = torch.randint(-NEAR, NEAR + 1, flat.shape, generator=near)
+            flat = (flat.double() * (1 + units * torch.finfo(flat.dtype).eps)).to(flat.dtype)
         elif near is not None and not flat.is_complex():
             flat = flat[torch.randperm(len(flat), generator=near)]
         flat = flat.to(dtype, copy=True)
