@@ -44,12 +44,12 @@ def compiled(call: Call, backend: str) -> Call:
     session = Session()
     return aot_function(
         call,
-        session.compiler("forward"),
-        session.compiler("backward"),
+        session.compiler("forward", keep=False),
+        session.compiler("backward", keep=False),
         session.partition,
         {},
         keep_inference_input_mutations=True,
-        inference_compiler=session.compiler("inference"),
+        inference_compiler=session.compiler("inference", keep=False),
     )
 
 

@@ -155,6 +155,7 @@ def norms():
             yield sample("norm.ScalarOpt_dim_dtype", x, 2, [0], False, dtype=torch.float64)
         for p in (2, 1, 0, 3):
             yield sample("linalg_vector_norm.default", values(dtype=dtype), p)
+            yield sample("linalg_vector_norm.default", values(4, 1, dtype=dtype) * 2.0**63, p, [1])
             yield sample("linalg_vector_norm.default", values(0, 3, dtype=dtype), p)
             yield sample("linalg_vector_norm.default", values(0, 3, dtype=dtype), p, [0])
 

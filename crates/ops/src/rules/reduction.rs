@@ -330,7 +330,8 @@ fn spread(c: &mut Call<'_, '_>, what: Spread, with_mean: bool, dims_at: usize, c
     Ok(out)
 }
 
-/// p = 2: √Σx²; 1: Σ|x|; 0: number of nonzero; ±∞: extreme of |x|; else (Σ|x|ᵖ)^(1/p). x is cast to the result's dtype first.
+/// p = 2: √Σx²; 1: Σ|x|; 0: number of nonzero; ±∞: extreme of |x|; else (Σ|x|ᵖ)^(1/p), and |x| for all of a single number.
+/// x is cast to the result's dtype first.
 fn norm(c: &mut Call<'_, '_>, dims_at: usize) -> RuleResult {
     let x = operand(c, 0, "self")?;
     let p = match c.arg(1, "ord").or_else(|| c.arg(1, "p")) {
@@ -354,18 +355,20 @@ pub(super) fn vector_norm(c: &mut Call<'_, '_>, x: ValueId, p: f64, dims: &[i64]
     if !dtype.is_float() {
         return Err("the norm of integers".into());
     }
-    if p == 2.0 {
-        let squares = c.b.mul(x, x);
-        let total = fold(c, PrimOp::Sum, squares, dims);
-        return Ok(c.b.unary(PrimOp::Sqrt, total));
-    }
     if p == 0.0 {
         let t = truth(c, x);
         let t = c.b.cast(t, dtype);
         return Ok(fold(c, PrimOp::Sum, t, dims));
     }
+    // Of one number the power might overflow, and its root would be rounded.
+    let single = count(c, x, dims).is_const(1);
+    if p == 2.0 && !single {
+        let squares = c.b.mul(x, x);
+        let total = fold(c, PrimOp::Sum, squares, dims);
+        return Ok(c.b.unary(PrimOp::Sqrt, total));
+    }
     let magnitude = c.b.unary(PrimOp::Abs, x);
-    Ok(if p == 1.0 {
+    Ok(if p == 1.0 || single {
         fold(c, PrimOp::Sum, magnitude, dims)
     } else if p == f64::INFINITY && count(c, x, dims).is_const(0) {
         // The largest of nothing is 0 here, a norm being non-negative.

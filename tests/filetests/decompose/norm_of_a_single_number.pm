@@ -1,0 +1,9 @@
+// The norm over a single number is its magnitude: its power might overflow, and the root of that would be rounded.
+// run: verify | decompose
+graph "g" inference {
+  input %x: f32[4, 1]
+  %two: f32[4] = aten.linalg_vector_norm.default(%x, 2, [1])
+  %six: f32[4] = aten.linalg_vector_norm.default(%x, 6, [1])
+  output %two
+  output %six
+}
