@@ -7,3 +7,13 @@ graph "g" inference {
   output %two
   output %six
 }
+// expect:
+// graph "g" inference {
+//   input %x: f32[4, 1]
+//   %v1: f32[4, 1] = prim.abs(%x)
+//   %two: f32[4] = prim.sum(%v1, dims=[1])
+//   %v3: f32[4, 1] = prim.abs(%x)
+//   %six: f32[4] = prim.sum(%v3, dims=[1])
+//   output %two
+//   output %six
+// }
