@@ -448,7 +448,14 @@ impl<'a> Emitter<'a> {
         if bounds.is_empty() {
             return Ok(text);
         }
-        Ok(format!("tl.where({}, {text}, {})", bounds.join(" & "), expression::identity(p, dtype)?))
+        let (inside, identity) = (bounds.join(" & "), expression::identity(p, dtype)?);
+        let choice = expression::apply(&text);
+        // Triton 3.2 makes an integer of a choice between a bool and a number, and a loop's total must keep its type.
+        Ok(match (dtype, &*identity) {
+            (DType::Bool, "0") => format!("{choice} & {inside}"),
+            (DType::Bool, _) => format!("{choice} | (({inside}) == 0)"),
+            _ => format!("tl.where({inside}, {text}, {identity})"),
+        })
     }
 
     /// A value folded over dims of the tile, which stay with one element.

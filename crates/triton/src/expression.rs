@@ -89,7 +89,7 @@ pub(crate) fn identity(op: PrimOp, dtype: DType) -> Part<String> {
     .to_string())
 }
 
-fn apply(text: &str) -> String {
+pub(crate) fn apply(text: &str) -> String {
     let simple = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
     let call = text.ends_with(')') && balanced_call(text);
     if simple || call { text.to_string() } else { format!("({text})") }
