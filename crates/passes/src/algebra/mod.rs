@@ -4,6 +4,7 @@
 //! are rewritten already, and either gives the value that takes the result's place or leaves the node as it is.
 
 mod along;
+mod casts;
 mod constant;
 mod gather;
 mod one_hot;
@@ -21,20 +22,24 @@ struct Site<'a> {
     hints: &'a SymbolValues,
     /// The result must have memory that no other value has: an existing value cannot take its place.
     owns: bool,
+    /// It casts what another node casts to the same dtype through another view.
+    cast_twice: bool,
 }
 
-const RULES: &[Rule] = &[constant::fold, constant::select, one_hot::sum, gather::sink];
+const RULES: &[Rule] = &[constant::fold, constant::select, one_hot::sum, gather::sink, casts::rise];
 
 /// Applies every rule where it fits, one pass in the graph's order.
 pub fn algebra(graph: &Graph) -> Graph {
     let hints = permalloy_ir::hints(&graph.symbols);
     let owns = output_roots(graph);
+    let cast_twice = casts::cast_twice(graph);
     let mut new = Rebuild::of(graph);
     for (_, node) in graph.nodes() {
         let mut moved = new.moved(node).expect(VERIFIED);
         if let (Some(_), Some(old)) = (node.prim(), node.result()) {
             moved.results = vec![];
-            let site = Site { node: &moved, hints: &hints, owns: owns[old.0 as usize] };
+            let cast_twice = cast_twice.contains(&old);
+            let site = Site { node: &moved, hints: &hints, owns: owns[old.0 as usize], cast_twice };
             if let Some(v) = apply(&mut new, &site, old) {
                 new.bind(old, v);
                 continue;
