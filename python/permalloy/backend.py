@@ -45,7 +45,7 @@ def backend(
             graph = kernels.prepare(gm, example_inputs) if on_cuda else None
             # What is saved for the backward is part of a trace, and may depend on what is measured.
             keep = config.keep_traces and config.tune == "off" and traces.may_keep(gm, example_inputs)
-            session.origin = origin_of(gm)
+            session.origin = origin_of(gm) if keep else None
         kinds = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
         compile_all = aot_autograd(
             **{name: session.compiler(kind, keep) for name, kind in kinds.items()},

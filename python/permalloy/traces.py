@@ -138,9 +138,10 @@ _pytorchs_key = autograd_cache.autograd_cache_key
 autograd_cache.autograd_cache_key = _key
 
 
-def may_keep(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+def may_keep(gm: torch.nn.Module, inputs: Sequence[Any]) -> bool:
     """Whether what Dynamo captured says all that the trace of it depends on, but for settings."""
-    if any(isinstance(x, torch.SymInt | torch.SymFloat) for x in inputs) or _get_current_dispatch_mode_stack():
+    symbolic = any(isinstance(x, torch.SymInt | torch.SymFloat) for x in inputs)
+    if symbolic or not isinstance(gm, fx.GraphModule) or _get_current_dispatch_mode_stack():
         return False
     return all(_is_plain(node) for node in gm.graph.nodes)
 

@@ -12,7 +12,7 @@ import permalloy
 import pytest
 import torch
 import torch.nn.functional as F
-from permalloy import _core, capture
+from permalloy import _core, backend, capture
 from torch.utils.checkpoint import checkpoint
 
 
@@ -237,6 +237,16 @@ def test_switched_off_nothing_is_written(tmp_path):
     with permalloy.config.patch(keep_traces=False):
         run(loss, *arguments())
     assert not os.path.exists(tmp_path / "aotautograd")
+
+
+def test_a_module_that_is_no_graph_is_compiled_and_not_kept():
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return [(x * 2).sum()]
+
+    x = torch.ones(4, requires_grad=True)
+    (out,) = backend.backend(Plain(), [x])(x)
+    assert out == 8 and torch.autograd.grad(out, x)[0].eq(2).all() and kept() == [False]
 
 
 def test_other_backends_keep_pytorchs_key():
