@@ -13,6 +13,7 @@ import contextvars
 import dataclasses
 import functools
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -141,9 +143,22 @@ autograd_cache.autograd_cache_key = _key
 def may_keep(gm: torch.nn.Module, inputs: Sequence[Any]) -> bool:
     """Whether what Dynamo captured says all that the trace of it depends on, but for settings."""
     symbolic = any(isinstance(x, torch.SymInt | torch.SymFloat) for x in inputs)
-    if symbolic or not isinstance(gm, fx.GraphModule) or _get_current_dispatch_mode_stack():
+    if symbolic or not isinstance(gm, fx.GraphModule) or _get_current_dispatch_mode_stack() or not _folder_is_safe():
         return False
     return all(_is_plain(node) for node in gm.graph.nodes)
+
+
+def _folder_is_safe() -> bool:
+    """Whether nobody but this user can have written what is read: PyTorch unpickles it."""
+    folder = cache_dir()
+    for path in (folder, os.path.join(folder, "aotautograd")):
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            continue
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+            return False
+    return True
 
 
 def _is_plain(node: fx.Node) -> bool:

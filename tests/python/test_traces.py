@@ -233,6 +233,18 @@ def test_a_damaged_file_and_a_failing_compile_mean_tracing_again(tmp_path, monke
     assert same(run(loss, *args), first) and kept() == [False]
 
 
+def test_not_kept_where_others_may_write(tmp_path):
+    args = arguments()
+    run(loss, *args)
+    for folder in (tmp_path, tmp_path / "aotautograd"):
+        os.chmod(folder, 0o777)
+        run(loss, *args)
+        assert kept() == [False], "what others may have written is not read"
+        os.chmod(folder, 0o700)
+    run(loss, *args)
+    assert kept() == [True]
+
+
 def test_switched_off_nothing_is_written(tmp_path):
     with permalloy.config.patch(keep_traces=False):
         run(loss, *arguments())
