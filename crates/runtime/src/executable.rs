@@ -5,7 +5,8 @@ use crate::bind::{Binder, RunInput};
 use crate::engine::{Engine, StepError};
 use crate::error::RunError;
 use crate::instance::{
-    Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, StepKind, StepSpec, ViewSet,
+    Analysis, ArgSource, InputSpec, Instance, NativeSpec, OutputSpec, Place, RouteRecord, Scratch, StepKind, StepSpec,
+    ViewSet,
 };
 use crate::output_memory::{Demand, SMALLEST, output_pool};
 use crate::plan::{Lifetimes, in_place_pairs, in_place_pairs_of, reads, writes};
@@ -453,9 +454,16 @@ impl<'a> Run<'a> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
             StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
-                let scratch = self.arena.at(*scratch);
+                let own = match scratch {
+                    Scratch::Arena(_) => Arena::None,
+                    Scratch::Own(bytes) => Arena::new(&*self.exe.provider, *bytes).map_err(RunError::Provider)?,
+                };
+                let scratch = match scratch {
+                    Scratch::Arena(offset) => self.arena.at(*offset),
+                    Scratch::Own(_) => own.at(0),
+                };
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
-                // place in the arena, which the plan keeps apart from all others alive.
+                // place in the arena, which the plan keeps apart from all others alive; `own` lives until the call is over.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
                 done.map_err(|e| step_error(e, name, fused, indexing))?;
             }

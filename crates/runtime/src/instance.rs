@@ -76,11 +76,18 @@ pub struct StepSpec {
     pub release: Vec<u32>,
 }
 
+/// The memory that a kernel needs for itself.
+pub enum Scratch {
+    /// At this offset of the arena.
+    Arena(usize),
+    /// So many bytes, had for the step alone: in the arena they would be held for all of the run.
+    Own(usize),
+}
+
 pub enum StepKind {
-    /// `scratch`: offset in the arena.
     Kernel {
         compiled: Box<dyn CompiledStep>,
-        scratch: usize,
+        scratch: Scratch,
         name: String,
         fused: String,
         /// The operators among those that read or write at an index.
@@ -211,12 +218,16 @@ impl Instance {
         // Scratch memory lives for one step.
         for (step, p) in prepared.iter().enumerate() {
             if let Prepared::Kernel(k) = p {
-                sizes.push(Some(k.scratch_bytes()));
+                sizes.push((!has_own_scratch(provider, k.scratch_bytes())).then(|| k.scratch_bytes()));
                 spans.push(Some((step, step)));
             }
         }
         let plan = pack(program.steps.len(), &sizes, &spans, &analysis.pairs);
-        let mut scratch = plan.offsets[buffers.len()..].iter().map(|o| o.unwrap_or(0));
+        let mut offsets = plan.offsets[buffers.len()..].iter().map(|o| o.unwrap_or(0));
+        let mut scratch = |compiled: &dyn CompiledStep| {
+            let (offset, bytes) = (offsets.next().unwrap_or(0), compiled.scratch_bytes());
+            if has_own_scratch(provider, bytes) { Scratch::Own(bytes) } else { Scratch::Arena(offset) }
+        };
         let mut arena = Vec::new();
         for (b, spec) in buffers.iter_mut().enumerate() {
             if let (Place::Arena(_), Some(offset)) = (spec.place, plan.offsets[b]) {
@@ -232,12 +243,12 @@ impl Instance {
                     let Prepared::Kernel(compiled) = p else { continue };
                     let indexing: Vec<Fused> = fused.iter().filter(|f| indexes(f)).cloned().collect();
                     let (name, fused, indexing) = (name.clone(), fused_names(fused), fused_names(&indexing));
-                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused, indexing }
+                    StepKind::Kernel { scratch: scratch(&*compiled), compiled, name, fused, indexing }
                 }
                 (Step::Group(g), p) => {
                     let Prepared::Kernel(compiled) = p else { continue };
                     let (name, fused, indexing) = (g.name.clone(), fused_names(&fused_in(g)), String::new());
-                    StepKind::Kernel { compiled, scratch: scratch.next().unwrap_or(0), name, fused, indexing }
+                    StepKind::Kernel { scratch: scratch(&*compiled), compiled, name, fused, indexing }
                 }
                 (Step::Native(c), p) => {
                     let Prepared::Native(call, resolved, refs) = p else { continue };
@@ -279,6 +290,10 @@ enum Prepared {
     Kernel(Box<dyn CompiledStep>),
     /// With the operands as buffer and offset.
     Native(Box<dyn PreparedCall>, Arc<ResolvedCall>, Vec<(u32, i64)>),
+}
+
+fn has_own_scratch(provider: &dyn Provider, bytes: usize) -> bool {
+    !provider.uses_pools() && bytes >= OWN_MEMORY
 }
 
 type Eval<'a> = &'a dyn Fn(&Dim) -> Result<i64, RunError>;

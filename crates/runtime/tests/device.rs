@@ -291,10 +291,14 @@ fn inputs_that_are_not_aligned_are_copied() {
 
 /// out[index[i]] += x[i]
 fn scatter() -> P {
+    scatter_into(DType::F32, 10)
+}
+
+fn scatter_into(dtype: DType, size: i64) -> P {
     let mut p = P::new("scatter");
     let x = p.input("x", &[c(6)]);
     let i = p.typed_input("i", DType::I64, &[c(6)]);
-    let out = p.f32("out", &[c(10)], BufferKind::Output);
+    let out = p.buffer("out", dtype, &[c(size)], &dense(&[c(size)]), BufferKind::Output);
     let dense = Access { offset: Dim::ZERO, strides: vec![Dim::ONE], masks: vec![] };
     let fixed = Access { offset: Dim::ZERO, strides: vec![Dim::ZERO], masks: vec![] };
     let loc = Some("model.py:3".into());
@@ -305,11 +309,32 @@ fn scatter() -> P {
         index: (i, dense),
         out: (out, fixed),
         stride: Dim::ONE,
-        size: c(10),
+        size: c(size),
         fused: vec![Fused { op: "prim.index_sum".into(), loc }],
     }));
     p.returns(out);
     p
+}
+
+/// Sums of 16 bits are made in f32, in memory of the kernel's own. What is large is had for its step alone.
+#[test]
+fn large_scratch_memory_is_no_part_of_the_arena() {
+    for (size, own) in [(1000, false), (OWN_MEMORY / 4, true)] {
+        let driver = Arc::new(Recorder::default());
+        let exe = executable(&driver, scatter_into(DType::BF16, size as i64).0, 0).unwrap();
+        assert_eq!(exe.arena_bytes(), if own { 0 } else { 4032 });
+        let index = PlainTensor::from_values(DType::I64, &[6], &[0i64; 6]);
+        let out = exe.run(vec![plain(&tensor(6)), RunInput::Tensor(TensorHandle::Plain(index))]).unwrap();
+        let RunOutput::Tensor(y) = &out[0] else { panic!() };
+        let seen = driver.seen.lock().unwrap().clone();
+        let [Seen::Zero { at, bytes }, Seen::Launch { values: sums, .. }, Seen::Launch { values: last, .. }] = &*seen
+        else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(*bytes, 4 * size);
+        assert!(at.is_multiple_of(ALIGN as u64) && sums.contains(at) && last.contains(at));
+        assert!(last.contains(&(y.data_ptr().addr() as u64)) && *at != y.data_ptr().addr() as u64);
+    }
 }
 
 #[test]
