@@ -454,16 +454,15 @@ impl<'a> Run<'a> {
         let parallel = self.exe.provider.parallel();
         match &step.kind {
             StepKind::Kernel { compiled, scratch, name, fused, indexing } => {
-                let own = match scratch {
-                    Scratch::Arena(_) => Arena::None,
-                    Scratch::Own(bytes) => Arena::new(&*self.exe.provider, *bytes).map_err(RunError::Provider)?,
-                };
-                let scratch = match scratch {
-                    Scratch::Arena(offset) => self.arena.at(*offset),
-                    Scratch::Own(_) => own.at(0),
+                let (scratch, _own) = match scratch {
+                    Scratch::Arena(offset) => (self.arena.at(*offset), Arena::None),
+                    Scratch::Own(bytes) => {
+                        let own = Arena::new(&*self.exe.provider, *bytes).map_err(RunError::Provider)?;
+                        (own.at(0), own)
+                    }
                 };
                 // SAFETY: each address is that of a tensor checked against the buffer's type, or of the buffer's
-                // place in the arena, which the plan keeps apart from all others alive; `own` lives until the call is over.
+                // place in the arena, which the plan keeps apart from all others alive; `_own` lives until the call is over.
                 let done = unsafe { compiled.run(&self.pointers, scratch, parallel) };
                 done.map_err(|e| step_error(e, name, fused, indexing))?;
             }

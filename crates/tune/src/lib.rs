@@ -75,7 +75,7 @@ pub fn estimates(call: &IsolatedCall, options: &Options) -> Vec<Estimate> {
         let taken = made.records.iter().find(|r| *r.op == *call.op.name)?.route_name();
         (taken == route).then(|| Estimate { route, work: Work::of(&made.program, device) })
     };
-    routes_to_time(call.op).unwrap_or_default().into_iter().filter_map(estimate).collect()
+    routes_to_time(call.op).into_iter().flatten().filter_map(estimate).collect()
 }
 
 /// A tuner that remembers.

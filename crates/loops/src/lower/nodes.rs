@@ -317,10 +317,7 @@ impl<'g> Lowering<'g> {
             self.empty_value(result);
             return Ok(());
         }
-        let early = match self.early.remove(&result) {
-            Some(early) => early,
-            None => self.nothing_stored(result, operands.len()),
-        };
+        let early = self.take_early(result, operands.len());
         let buffer = early.buffer;
         let whole = View::contiguous(&self.infos[result].shape);
         let mut start = Dim::ZERO;
@@ -355,10 +352,7 @@ impl<'g> Lowering<'g> {
         let (x, result) = (x.0 as usize, whole.0 as usize);
         let shape = self.infos[x].shape.clone();
         let target = piece(&View::contiguous(&self.infos[result].shape), d, &start, &(&start + &shape[d]))?;
-        let mut early = match self.early.remove(&result) {
-            Some(early) => early,
-            None => self.nothing_stored(result, operands.len()),
-        };
+        let mut early = self.take_early(result, operands.len());
         let unit = self.store_into(x, shape, early.buffer, target, node, None)?;
         early.stored[k] = true;
         early.writers.push(unit);
@@ -366,8 +360,11 @@ impl<'g> Lowering<'g> {
         Ok(())
     }
 
-    /// A concatenation of so many pieces before the first is stored.
-    fn nothing_stored(&mut self, result: Val, pieces: usize) -> Early {
+    /// What is stored so far of a concatenation of so many pieces.
+    fn take_early(&mut self, result: Val, pieces: usize) -> Early {
+        if let Some(early) = self.early.remove(&result) {
+            return early;
+        }
         let buffer = self.dense_buffer(result, BufferKind::Intermediate);
         Early { buffer, stored: vec![false; pieces], writers: Vec::new() }
     }
