@@ -169,6 +169,9 @@ def measure(case: Case, runs: dict[str, Callable[..., object]], seconds: float) 
         order.append(order.pop(0))
         for backend in order:
             run, arguments = runs[backend], inputs[backend]
+            # Untimed once: what the backend before has left in the caches, and in memory that two of them share, is no
+            # gain or loss of this one's.
+            run(*arguments)
             started = time.perf_counter()
             for _ in range(repeats):
                 run(*arguments)

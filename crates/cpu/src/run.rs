@@ -168,8 +168,9 @@ pub fn compile_kernel(
     let mut exclusive = compile(&k, &layout, row_axes, true)?;
     if let Some(width) = Width::of(level) {
         let (read, written) = traffic(&k);
-        // What fits into the cache is better left there for the next reader.
-        let stream = read + written > last_level_cache();
+        // What fits into the cache is better left there for the next reader; what takes most of it drives out what that
+        // reader needs besides, and to fetch the lines before they are written costs as much as to read them again.
+        let stream = read + written > last_level_cache() / 2;
         fuse(&mut exclusive, &layout, width, true, stream);
     }
     let cut = cut(&layout, &exclusive);
