@@ -26,10 +26,12 @@ impl Graph {
     /// # Ok::<(), permalloy_ir::ParseError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Graph, ParseError> {
+        // A statement is seldom shorter. Tables that grow look at all their names again.
+        let statements = text.len() / 64;
         let mut parser = Parser {
             c: Cursor::new(text),
             graph: Graph::new("", GraphKind::Inference),
-            values: HashMap::default(),
+            values: HashMap::with_capacity_and_hasher(statements, MixHash::default()),
             symbols: HashMap::new(),
             depth: 0,
         };

@@ -50,7 +50,7 @@ pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
     let mut v = Verifier {
         g: graph,
         symbols: HashSet::new(),
-        names: HashSet::default(),
+        names: HashSet::with_capacity_and_hasher(graph.value_count(), MixHash::default()),
         defined: vec![false; graph.value_count()],
     };
     v.symbols().and_then(|()| v.inputs()).map_err(|(place, m)| v.error(place, m))?;

@@ -14,7 +14,7 @@ pub fn simplify(graph: &Graph) -> Graph {
     let alive = needed(graph, output_values(&graph.outputs), |_| false, |_, n| must_run(&n.op));
     let mut s = Simplify {
         new: Rebuild::of(graph),
-        seen: HashMap::default(),
+        seen: HashMap::with_capacity_and_hasher(graph.node_count(), MixHash::default()),
         owns: output_roots(graph),
         owned: BTreeSet::new(),
         returned: vec![false; graph.value_count()],

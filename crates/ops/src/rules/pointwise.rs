@@ -4,8 +4,8 @@
 //! f32, and the result rounded once, as eager does.
 
 use super::expr::{ArgName, Expr, Formula, op, operand, pointwise, pointwise_in, single};
-use crate::decl::{Call, Cost, OpDecl, RuleResult};
-use permalloy_ir::{Arg, DType, PrimOp};
+use crate::decl::{Call, Cost, Decline, OpDecl, RuleResult};
+use permalloy_ir::{Arg, DType, Device, PrimOp};
 use std::f64::consts::{LN_2, PI};
 
 /// A function of one operand that is one prim.
@@ -214,8 +214,26 @@ fn pow_scalar(c: &mut Call<'_, '_>) -> RuleResult {
         Some(-0.5) if float => single(c, [SELF], |[x]| x.rsqrt()),
         Some(-1.0) if float => single(c, [SELF], |[x]| x.unary(PrimOp::Reciprocal)),
         Some(-2.0) if float => pointwise(c, [SELF], |[x]| (x * x).unary(PrimOp::Reciprocal)),
+        Some(n) if exponent_matters(n, c)? => pointwise(c, [SELF], |[x]| exact_power(x, n)),
         _ => single(c, [SELF, EXPONENT], |[a, b]| a.binary(PrimOp::Pow, b)),
     }
+}
+
+/// Eager's CPU kernel rounds the exponent to f32 for whole vectors and not for what is left of them, so that its error is far
+/// smaller for few elements.
+fn exponent_matters(n: f64, c: &Call<'_, '_>) -> Result<bool, Decline> {
+    let ty = c.result(0)?;
+    Ok(ty.dtype == DType::F32 && ty.device == Device::Cpu && n.is_finite() && f64::from(n as f32) != n)
+}
+
+/// `x**n` as `x**h · (1 + l·ln x)`, where `h` is `n` in f32 and `l` the rest of it: the next term is below 1e-11.
+fn exact_power<'f, 'g>(x: Expr<'f, 'g>, n: f64) -> Expr<'f, 'g> {
+    let h = f64::from(n as f32);
+    let power = x.binary(PrimOp::Pow, x.constant(h));
+    let rest = power * (x.log() * (n - h));
+    // Zero, infinity and NaN are what they are in both.
+    let changes = rest.abs().lt(f64::INFINITY);
+    power + changes.select(rest, x.constant(0.0))
 }
 
 /// Eager's sign of NaN is 0, the prim's is NaN.
